@@ -1,0 +1,250 @@
+package allocation
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// MaxBudgetsPerRequest is how many budgets one request may hit.
+const MaxBudgetsPerRequest = 8
+
+// Hit is a budget that applies to a request, and its instance if it is a template.
+type Hit struct {
+	Budget   Budget
+	Instance string
+}
+
+// MissingLabel says why a request cannot be told a template's instance: Label
+// is absent, or, if TooLong, its value makes the instance longer than MaxInstanceBytes.
+type MissingLabel struct {
+	Budget  string
+	Label   string
+	TooLong bool
+}
+
+// String says it in words.
+func (m MissingLabel) String() string {
+	if m.TooLong {
+		return fmt.Sprintf("label %s is too long for budget %s: its labels have at most %d bytes when escaped",
+			m.Label, m.Budget, MaxInstanceBytes)
+	}
+	return fmt.Sprintf("label %s is missing, which budget %s counts by", m.Label, m.Budget)
+}
+
+// MatchBudgets returns the budgets that apply to a request with these labels,
+// by name bytewise. If a template's label is missing it returns the first such
+// budget by name; the request must then be refused. It looks at every budget:
+// use a MatchIndex on the way of requests.
+func MatchBudgets(budgets []Budget, l Labels) ([]Hit, *MissingLabel) {
+	var hits []Hit
+	var missing *MissingLabel
+	for _, b := range budgets {
+		instance, applies, label := b.Matches(l)
+		switch {
+		case applies:
+			hits = append(hits, Hit{Budget: b, Instance: instance})
+		case label != "" && (missing == nil || b.Name < missing.Budget):
+			missing = &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""}
+		}
+	}
+	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(a.Budget.Name, b.Budget.Name) })
+	return hits, missing
+}
+
+// labelPair is one label with its value.
+type labelPair struct{ name, value string }
+
+// MatchIndex finds the budgets of a request without looking at all of them. It
+// never changes after NewMatchIndex, so any number of goroutines may use it.
+type MatchIndex struct {
+	budgets   []Budget   // by name
+	templates [][]string // the template labels of each
+	byPair    map[labelPair][]int
+	always    []int // budgets without match
+}
+
+// NewMatchIndex returns an index of these budgets. Each is filed once, under the
+// labelPair of its match that the fewest budgets share, so that a request looks at
+// little besides what it hits.
+func NewMatchIndex(budgets []Budget) *MatchIndex {
+	x := &MatchIndex{budgets: slices.Clone(budgets), byPair: map[labelPair][]int{}}
+	slices.SortStableFunc(x.budgets, func(a, b Budget) int { return cmp.Compare(a.Name, b.Name) })
+	shared := map[labelPair]int{}
+	for _, b := range x.budgets {
+		for name, value := range b.Match {
+			shared[labelPair{name, value}]++
+		}
+	}
+	for i, b := range x.budgets {
+		x.templates = append(x.templates, b.TemplateLabels())
+		if len(b.Match) == 0 {
+			x.always = append(x.always, i)
+			continue
+		}
+		rarest := labelPair{}
+		for _, name := range slices.Sorted(maps.Keys(b.Match)) {
+			p := labelPair{name, b.Match[name]}
+			if rarest.name == "" || shared[p] < shared[rarest] {
+				rarest = p
+			}
+		}
+		x.byPair[rarest] = append(x.byPair[rarest], i)
+	}
+	return x
+}
+
+// Match returns what MatchBudgets does.
+func (x *MatchIndex) Match(l Labels) ([]Hit, *MissingLabel) {
+	candidates := slices.Clone(x.always)
+	for name, value := range l {
+		candidates = append(candidates, x.byPair[labelPair{name, value}]...)
+	}
+	slices.Sort(candidates) // positions are in the order of names
+	var hits []Hit
+	var missing *MissingLabel
+	for _, i := range candidates {
+		b := &x.budgets[i]
+		instance, applies, label := b.matches(x.templates[i], l)
+		switch {
+		case applies:
+			hits = append(hits, Hit{Budget: *b, Instance: instance})
+		case label != "" && missing == nil:
+			missing = &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""}
+		}
+	}
+	return hits, missing
+}
+
+// MostBudgetsHit searches for labels that hit as many budgets at once as any
+// can. It returns how many, such labels, and the budgets' names in order.
+//
+// It stops early in two cases. With more than enough found it is decided: the
+// labels are proof that it is exceeded, though more may be possible. After
+// steps (budgets looked at) it is not decided: most is a lower bound only. The
+// problem is hard in general, but budgets of many tenants take about one look
+// each. The limit on labels per request is not taken into account.
+func MostBudgetsHit(budgets []Budget, enough, steps int) (most int, example Labels, names []string, decided bool) {
+	s := hitSearch{budgets: budgets, enough: enough, steps: steps, chosen: Labels{}, best: Labels{}}
+	var sure int
+	var open []int
+	for i, b := range budgets {
+		if len(b.Match) == 0 {
+			sure++
+		} else {
+			open = append(open, i)
+		}
+	}
+	s.most = sure
+	decided = s.search(sure, open) || s.most > enough
+	for _, b := range budgets {
+		if hitBy(b, s.best) {
+			names = append(names, b.Name)
+		}
+	}
+	for _, b := range budgets {
+		// A template needs its labels, whatever their values.
+		for _, label := range b.TemplateLabels() {
+			if s.best[label] == "" && hitBy(b, s.best) {
+				s.best[label] = "any"
+			}
+		}
+	}
+	slices.Sort(names)
+	return s.most, s.best, names, decided
+}
+
+// hitSearch is a depth-first search with a bound: it gives labels their values
+// one after the other. A label never needs to stay absent: a value keeps all
+// budgets that do not ask for the label, and adds some.
+type hitSearch struct {
+	budgets    []Budget
+	enough, steps int
+	chosen     Labels // values given on the way to here
+	most       int
+	best       Labels
+}
+
+// search goes through all values of one label of the open budgets, those that
+// neither contradict what is chosen nor are wholly matched by it; sure counts
+// the latter. It returns false when it stopped early.
+func (s *hitSearch) search(sure int, open []int) bool {
+	if sure > s.most {
+		s.most, s.best = sure, maps.Clone(s.chosen)
+	}
+	if s.most > s.enough {
+		return false
+	}
+	if s.steps -= len(open); s.steps < 0 {
+		return len(open) == 0
+	}
+	if len(open) == 0 || sure+len(open) <= s.most {
+		return true
+	}
+	label := s.commonest(open)
+	without, byValue := s.group(label, open)
+	values := slices.SortedFunc(maps.Keys(byValue), func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(byValue[b]), len(byValue[a])), cmp.Compare(a, b))
+	})
+	defer delete(s.chosen, label)
+	for _, value := range values {
+		if sure+len(without)+len(byValue[value]) <= s.most {
+			break // the values that follow have no more budgets
+		}
+		s.chosen[label] = value
+		now, still := sure, slices.Clone(without)
+		for _, i := range byValue[value] {
+			if hitBy(s.budgets[i], s.chosen) {
+				now++
+			} else {
+				still = append(still, i)
+			}
+		}
+		if !s.search(now, still) {
+			return false
+		}
+	}
+	return true
+}
+
+// commonest returns the label that most open budgets still ask for, so that one choice settles much.
+func (s *hitSearch) commonest(open []int) string {
+	asked := map[string]int{}
+	for _, i := range open {
+		for name := range s.budgets[i].Match {
+			if _, given := s.chosen[name]; !given {
+				asked[name]++
+			}
+		}
+	}
+	best := ""
+	for _, name := range slices.Sorted(maps.Keys(asked)) {
+		if best == "" || asked[name] > asked[best] {
+			best = name
+		}
+	}
+	return best
+}
+
+func (s *hitSearch) group(label string, open []int) (without []int, byValue map[string][]int) {
+	byValue = map[string][]int{}
+	for _, i := range open {
+		if value, asks := s.budgets[i].Match[label]; asks {
+			byValue[value] = append(byValue[value], i)
+		} else {
+			without = append(without, i)
+		}
+	}
+	return without, byValue
+}
+
+// hitBy says whether labels have all that a budget's match asks for.
+func hitBy(b Budget, labels Labels) bool {
+	for name, want := range b.Match {
+		if labels[name] != want {
+			return false
+		}
+	}
+	return true
+}
