@@ -1,0 +1,187 @@
+package allocation
+
+import "hash/fnv"
+
+// SyncFormat is the format number of a SyncCall and of its answer.
+const SyncFormat = 1
+
+// Shards is into how many parts an owner's statements are divided, by a hash of the budget's name that is fixed for ever.
+const Shards = 256
+
+// Bounds of one sync call and its answer.
+const (
+	MaxSharesPerCall    = 2000 // statements of shares; the rest follows in the next call
+	MaxSharesPerAnswer  = 1000 // grants; More is set when there are others
+	MaxBudgetsPerAnswer = 500  // budget changes; More is set when there are others
+)
+
+// ShardOf is the shard of a budget.
+func ShardOf(budget string) int {
+	h := fnv.New64a()
+	h.Write([]byte(budget))
+	return int(h.Sum64() % Shards)
+}
+
+// Home is the database in which an incarnation lives: what Postgres says of itself.
+type Home struct {
+	System   string `json:"system"`   // system identifier
+	Database uint32 `json:"database"` // oid
+	Timeline int64  `json:"timeline"`
+}
+
+// Mark is what a writer leaves in each of its transactions: a count that rises by one and a random value.
+type Mark struct {
+	Writer string `json:"writer"`
+	Count  int64  `json:"count"`
+	Value  string `json:"value"`
+}
+
+// Holds says whether a store that shows `now` for a writer still holds what the writer left before: a higher count, or
+// the same count and value.
+func (m Mark) Holds(now Mark) bool {
+	return now.Writer == m.Writer && (now.Count > m.Count || now == m)
+}
+
+// SyncCall is what a region tells the coordinator: who it is, where it lives, and what changed since the statements that
+// were acknowledged. POST /v1/sync, with the region's token.
+type SyncCall struct {
+	Format            int         `json:"format"`
+	Deployment        string      `json:"deployment"` // that the region's token belongs to
+	Region            string      `json:"region"`
+	Node              string      `json:"node"`               // the caller, for logs and reports
+	NodeURL           string      `json:"node_url,omitempty"` // where operators reach it, if it says so
+	Version           string      `json:"version,omitempty"`  // of the program
+	History           History     `json:"history"`            // the newest one that the owner has stored; zero at first
+	Incarnation       string      `json:"incarnation"`        // empty asks for one
+	Home              Home        `json:"home"`
+	Clock             int64       `json:"clock"` // the owner's database clock, Unix microseconds
+	ClosedBefore      Instant     `json:"closed_before"`
+	Config            int64       `json:"config"` // the configuration number that the owner has stored
+	Marks             []Mark      `json:"marks"`  // of all writers of the owner
+	Statements        []Statement `json:"statements,omitempty"`
+	Known             []ShareAck  `json:"known,omitempty"`   // see SyncAnswer.Whole
+	Low               []string    `json:"low,omitempty"`     // budgets of which the region wants to know what is elsewhere; at most 100
+	Stopped           string      `json:"stopped,omitempty"` // the reason, when the owner admits nothing
+	OpenReservations  int64       `json:"open_reservations"`
+	OldestReservation int64       `json:"oldest_reservation,omitempty"` // when it was made, Unix microseconds
+	WaitMillis        int64       `json:"wait_ms"`                      // how long the coordinator may hold the call while it has nothing to say
+}
+
+// ShareAck says which generation of a share the owner has stored.
+type ShareAck struct {
+	Budget     string     `json:"budget"`
+	Term       Instant    `json:"term"`
+	Generation Generation `json:"generation"`
+}
+
+// Statement is an owner's account of one shard of budgets. Numbers rise; the highest number wins whole, and older ones are
+// ignored. It holds the shares that changed since the statement of number Base, or all of them when Base is 0.
+type Statement struct {
+	Shard  int              `json:"shard"`
+	Number int64            `json:"number"`
+	Base   int64            `json:"base"`
+	Shares []ShareStatement `json:"shares"`
+}
+
+// ShareStatement is the account of one budget over one term. It is whole in itself: it replaces the one before it.
+type ShareStatement struct {
+	Budget     string              `json:"budget"`
+	Term       Instant             `json:"term"`       // its first period's start
+	Generation Generation          `json:"generation"` // that the owner has stored
+	Returned   []ReturnedStatement `json:"returned,omitempty"`
+	Usage      []UsageStatement    `json:"usage,omitempty"` // of the periods that were used
+}
+
+// ReturnedStatement says what the owner has returned of each period that starts in [From, Until): a run of periods, or
+// one whose own usage made it differ. Cumulative. Later elements win over earlier ones where they overlap.
+type ReturnedStatement struct {
+	From     Instant `json:"from"`
+	Until    Instant `json:"until"`
+	Class    Class   `json:"class"`
+	Returned int64   `json:"returned"`
+}
+
+// UsageStatement is what was done with the permits of one period; for a template the sums over its instances.
+type UsageStatement struct {
+	Period    Instant `json:"period"`
+	Class     Class   `json:"class"`
+	Spent     int64   `json:"spent"`
+	Reserved  int64   `json:"reserved"`
+	Overdraft int64   `json:"overdraft,omitempty"`
+	Instances int64   `json:"instances,omitempty"`
+}
+
+// SyncAnswer is what the coordinator says back. Nothing in it rests on time or on order: grants are cumulative and
+// stamped, so an answer that is lost, repeated or late does no harm (invariant 8).
+type SyncAnswer struct {
+	Format            int                `json:"format"`
+	Deployment        string             `json:"deployment"`
+	History           History            `json:"history"`
+	Incarnation       string             `json:"incarnation"`       // the region's current one; the owner stores it if it has none
+	Refusal           string             `json:"refusal,omitempty"` // a Reason; the owner stops admitting, durably, and says so
+	Detail            string             `json:"detail,omitempty"`  // of the refusal, for a person
+	Now               int64              `json:"now"`               // the coordinator's clock, Unix microseconds
+	Revision          int64              `json:"revision"`          // of the ledger, that this answer shows
+	EvidenceAgeMillis int64              `json:"evidence_age_ms"`   // since the coordinator's last linearizable read, when it answered
+	Acknowledged      []ShardAck         `json:"acknowledged,omitempty"`
+	Shares            []ShareGrant       `json:"shares,omitempty"`
+	Closed            []ShareRef         `json:"closed,omitempty"` // terms that are closed everywhere: the owner may forget them
+	Config            int64              `json:"config"`           // the configuration number that Budgets leads to
+	Budgets           []ConfiguredBudget `json:"budgets,omitempty"`
+	Elsewhere         []Elsewhere        `json:"elsewhere,omitempty"`
+	Draining          bool               `json:"draining,omitempty"`
+	More              bool               `json:"more,omitempty"` // there is more to say: call again at once
+}
+
+// ShardAck says which statement of a shard the coordinator has; Whole asks for the whole shard.
+type ShardAck struct {
+	Shard  int   `json:"shard"`
+	Number int64 `json:"number"`
+	Whole  bool  `json:"whole,omitempty"`
+}
+
+// ShareRef names a budget and a term.
+type ShareRef struct {
+	Budget string  `json:"budget"`
+	Term   Instant `json:"term"`
+}
+
+// ShareGrant is the ledger's current state of one incarnation's share of a budget over one term.
+type ShareGrant struct {
+	Budget     string       `json:"budget"`
+	Version    int64        `json:"version"`
+	Template   bool         `json:"template,omitempty"`
+	Policy     Policy       `json:"policy"`
+	Regions    []string     `json:"regions"`
+	Periods    Periods      `json:"periods"`
+	Generation Generation   `json:"generation"`
+	Entries    []GrantEntry `json:"entries"`
+}
+
+// GrantEntry is what the ledger granted of each period that starts in [From, Until). Granted and Returned are cumulative.
+type GrantEntry struct {
+	From     Instant `json:"from"`
+	Until    Instant `json:"until"`
+	Class    Class   `json:"class"`
+	Limit    int64   `json:"limit"`
+	Granted  int64   `json:"granted"`
+	Returned int64   `json:"returned"` // that the ledger has counted
+	Target   int64   `json:"target"`
+}
+
+// ConfiguredBudget is one version of a budget. Number is the configuration number of the change that made it.
+type ConfiguredBudget struct {
+	Budget  Budget `json:"budget"`
+	Version int64  `json:"version"`
+	Number  int64  `json:"number"`
+	Deleted bool   `json:"deleted,omitempty"`
+}
+
+// Elsewhere is what the coordinator knows of the permits of a period outside the region that asks.
+type Elsewhere struct {
+	Budget      string  `json:"budget"`
+	Period      Instant `json:"period"`
+	Unallocated int64   `json:"unallocated"`
+	Spendable   int64   `json:"spendable"` // held by regions in contact, as last stated
+	Stranded    int64   `json:"stranded"`  // held by regions that cannot be asked
+}
