@@ -158,9 +158,8 @@ func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generat
 			e.Allocations[j].Target = 0
 		}
 		for _, h := range m.Holders {
-			if n := split[h.Region]; n > 0 || e.find(h, General) != nil {
-				e.allocation(h, General).Target = n
-			}
+			// A region that gets nothing is told so too: it must know the term to say why it refuses.
+			e.allocation(h, General).Target = split[h.Region]
 		}
 	}
 	l = l.grant(gen)

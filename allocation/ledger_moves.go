@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,6 +38,9 @@ func (l Ledger) Count(h Holder, s ShareStatement, gen Generation) (Ledger, bool,
 		return l, false, nil
 	}
 	changed := false
+	if r, ok := overlap(s.Returned); ok {
+		return l, false, fmt.Errorf("%s, term of %s: two runs of returns speak of the period of %s", l.Budget, l.Periods.Start(), r.From)
+	}
 	for _, r := range s.Returned {
 		from, ok := l.Periods.Index(r.From)
 		if !ok {
@@ -63,6 +67,20 @@ func (l Ledger) Count(h Holder, s ShareStatement, gen Generation) (Ledger, bool,
 		return l, false, ErrTooManyEntries
 	}
 	return l, true, nil
+}
+
+// overlap finds a run that speaks of a period of which another run of its class speaks too. Counting both could count a
+// permit as returned that was spent.
+func overlap(runs []ReturnedStatement) (ReturnedStatement, bool) {
+	sorted := slices.SortedFunc(slices.Values(runs), func(a, b ReturnedStatement) int {
+		return cmp.Or(compare(a.Class, b.Class), compare(a.From, b.From))
+	})
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i].Class == sorted[i-1].Class && sorted[i].From < sorted[i-1].Until {
+			return sorted[i], true
+		}
+	}
+	return ReturnedStatement{}, false
 }
 
 // count raises what h has returned in the periods [from, next).

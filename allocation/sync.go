@@ -93,7 +93,7 @@ type ShareStatement struct {
 }
 
 // ReturnedStatement says what the owner has returned of each period that starts in [From, Until): a run of periods, or
-// one whose own usage made it differ. Cumulative. Later elements win over earlier ones where they overlap.
+// one whose own usage made it differ. Cumulative. Those of one share and class never overlap.
 type ReturnedStatement struct {
 	From     Instant `json:"from"`
 	Until    Instant `json:"until"`

@@ -1,0 +1,113 @@
+package allocation
+
+import (
+	"crypto/sha256"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Op is what a request asks of its admission id.
+type Op string
+
+// The operations. Spend, Reserve and Check ask for an admission; the others speak of one that was made; Lapse is the
+// owner's own, when a reservation's time is over.
+const (
+	Spend   Op = "spend"
+	Reserve Op = "reserve"
+	Check   Op = "check"
+	Settle  Op = "settle"
+	Release Op = "release"
+	Extend  Op = "extend"
+	Lapse   Op = "lapse"
+)
+
+// State is where an admission stands. See the table at Locked.Decide.
+type State string
+
+// The states. A reserved admission is the only one that is open.
+const (
+	StateSpent          State = "spent"
+	StateReserved       State = "reserved"
+	StateSettled        State = "settled"
+	StateReleased       State = "released"
+	StateLapsedSpent    State = "lapsed_spent"
+	StateLapsedReleased State = "lapsed_released"
+)
+
+// IDKey names an admission in one region: the caller's admission id, for one credential's name and one tenant.
+type IDKey struct {
+	Credential string `json:"credential"`
+	Tenant     string `json:"tenant"`
+	ID         string `json:"id"`
+}
+
+// Compare orders keys for locking, bytewise as in Postgres' "C" collation.
+func (k IDKey) Compare(o IDKey) int {
+	if k.Credential != o.Credential {
+		return compare(k.Credential, o.Credential)
+	}
+	if k.Tenant != o.Tenant {
+		return compare(k.Tenant, o.Tenant)
+	}
+	return compare(k.ID, o.ID)
+}
+
+// Admission is what an owner remembers of an admission id. One without lines was released before it was ever reserved.
+type Admission struct {
+	IDKey
+	Payload   string // PayloadHash of the request that made it
+	Op        Op     // Spend, Reserve, or Release for one that never reserved
+	State     State
+	At        int64 // Unix microseconds, by the owner's database
+	ExpiresAt int64 // of a reservation, Unix microseconds
+	Latest    int64 // ExpiresAt may be extended up to here
+	Lines     []AdmissionLine
+	First     Evidence         // of the first answer
+	Settled   map[string]int64 // the true costs, when they were told
+}
+
+// AdmissionLine is one budget that an admission was charged to.
+type AdmissionLine struct {
+	UsageKey
+	Until      Instant
+	Unit       string
+	Version    int64
+	Generation int64
+	Limit      int64
+	Requested  int64 // as first asked
+	Remaining  int64 // what the region could still spend after it
+	Held       int64 // reserved now
+	Spent      int64 // charged for good
+	Overdraft  int64
+	OnLapse    string
+}
+
+// Request is one request to an owner, complete but for what the owner decides.
+type Request struct {
+	Op          Op
+	Key         IDKey
+	Generated   bool // the id was made by the node, since the caller sent none
+	Labels      Labels
+	Costs       map[string]int64 // by unit
+	Lifetime    Duration         // of a reservation; 0: the budgets' longest_reservation
+	Correlation string
+}
+
+// PayloadHash tells whether a repeated admission id comes with the same request: the labels as sent, the operation, and
+// the units of the costs. The amounts do not count, since an estimate may change between two tries. 16 bytes.
+func (r Request) PayloadHash() string {
+	units := slices.Sorted(maps.Keys(r.Costs))
+	sum := sha256.Sum256([]byte(string(r.Op) + "\n" + strings.Join(units, ",") + "\n" + r.Labels.Canonical()))
+	return string(sum[:16])
+}
+
+// Evidence says on what a decision rests.
+type Evidence struct {
+	Config         int64  `json:"config"`          // the owner's change number
+	LedgerRevision int64  `json:"ledger_revision"` // that the region last heard of
+	ObservedAt     int64  `json:"observed_at"`     // when the coordinator read it, Unix microseconds by the owner's clock; 0: never
+	Incarnation    string `json:"incarnation"`
+	Correlation    string `json:"correlation,omitempty"`
+	Node           string `json:"node,omitempty"`
+}

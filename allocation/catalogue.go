@@ -1,0 +1,214 @@
+package allocation
+
+import (
+	"maps"
+	"slices"
+)
+
+// Term is what a region must know of one opened term of a budget to place a request in it. It never changes: the periods
+// are written once, when the term is opened, and nobody computes them again (invariant 10).
+type Term struct {
+	Budget   string
+	Template bool
+	Policy   Policy
+	Regions  []string
+	Periods  Periods
+}
+
+// Catalogue is the budgets and the opened terms that a region knows, as of one change number of its owner. It is never
+// changed; With makes the next one.
+type Catalogue struct {
+	Region string
+	Number int64
+
+	budgets map[string]ConfiguredBudget
+	terms   map[string][]Term // by start
+	index   *MatchIndex
+}
+
+// NewCatalogue is the empty catalogue of a region.
+func NewCatalogue(region string) *Catalogue {
+	return &Catalogue{Region: region, index: NewMatchIndex(nil)}
+}
+
+// With returns the catalogue after some changes: budgets and terms that are new or replaced, and terms that are gone.
+func (c *Catalogue) With(number int64, budgets []ConfiguredBudget, terms []Term, gone []ShareRef) *Catalogue {
+	out := &Catalogue{Region: c.Region, Number: number, budgets: c.budgets, terms: c.terms, index: c.index}
+	if len(budgets) > 0 {
+		out.budgets = maps.Clone(c.budgets)
+		if out.budgets == nil {
+			out.budgets = map[string]ConfiguredBudget{}
+		}
+		for _, b := range budgets {
+			out.budgets[b.Budget.Name] = b
+		}
+		var live []Budget
+		for _, b := range out.budgets {
+			if !b.Deleted {
+				live = append(live, b.Budget)
+			}
+		}
+		out.index = NewMatchIndex(live)
+	}
+	if len(terms)+len(gone) > 0 {
+		out.terms = maps.Clone(c.terms)
+		if out.terms == nil {
+			out.terms = map[string][]Term{}
+		}
+		for _, g := range gone {
+			out.terms[g.Budget] = dropTerm(out.terms[g.Budget], g.Term)
+		}
+		for _, t := range terms {
+			list := append(dropTerm(out.terms[t.Budget], t.Periods.Start()), t)
+			slices.SortFunc(list, func(a, b Term) int { return compare(a.Periods.Start(), b.Periods.Start()) })
+			out.terms[t.Budget] = list
+		}
+	}
+	return out
+}
+
+// dropTerm is a copy without the term of that start.
+func dropTerm(list []Term, start Instant) []Term {
+	return slices.DeleteFunc(slices.Clone(list), func(t Term) bool { return t.Periods.Start() == start })
+}
+
+// Budget is the newest version of a budget that the region knows, deleted ones included.
+func (c *Catalogue) Budget(name string) (ConfiguredBudget, bool) {
+	b, ok := c.budgets[name]
+	return b, ok
+}
+
+// Budgets are all that the region knows, by name.
+func (c *Catalogue) Budgets() []ConfiguredBudget {
+	return slices.SortedFunc(maps.Values(c.budgets), func(a, b ConfiguredBudget) int { return compare(a.Budget.Name, b.Budget.Name) })
+}
+
+// limit is the newest limit that is known of a budget; a deleted one has limit 0.
+func (c *Catalogue) limit(name string) int64 {
+	b, ok := c.budgets[name]
+	if !ok || b.Deleted {
+		return 0
+	}
+	return b.Budget.LimitOrZero()
+}
+
+// Terms are the opened terms of a budget, by start.
+func (c *Catalogue) Terms(budget string) []Term { return c.terms[budget] }
+
+// CoveredUntil is how far the opened terms of a budget reach without a gap from now: how long the region can go on
+// alone. Zero if no term holds now.
+func (c *Catalogue) CoveredUntil(budget string, now Instant) Instant {
+	var until Instant
+	for _, t := range c.terms[budget] {
+		if t.Periods.Start() <= max(now, until) && t.Periods.End() > now {
+			until = max(until, t.Periods.End())
+		}
+	}
+	return until
+}
+
+// period finds the period of a budget that holds `now`, in the terms that were opened.
+func (c *Catalogue) period(budget string, now Instant) (Term, Period, bool) {
+	for _, t := range c.terms[budget] {
+		if i, ok := t.Periods.Find(now); ok {
+			return t, t.Periods.At(i), true
+		}
+	}
+	return Term{}, Period{}, false
+}
+
+// Plan is a request with the budgets that it is to be charged to, as a region sees it at one instant. Nothing in it is
+// decided: the owner's database clock chooses the period once the rows are locked.
+type Plan struct {
+	Request
+	Lines   []Line
+	Refusal Reason // found before any counter is looked at: no_budget, label_missing, too_many_budgets, cost_unknown
+	Detail  string // of the refusal, for a person
+	Blames  string // the budget that the refusal is about, if one is
+	at      Instant
+	number  int64
+}
+
+// Line is one budget of a plan.
+type Line struct {
+	UsageKey
+	Until   Instant // the period's end
+	Term    Instant
+	Budget  Budget
+	Version int64
+	Cost    int64
+	Problem Reason // not_home or no_allocation: no row is to be locked
+	Home    string // for not_home
+}
+
+// Plan finds the budgets of a request, bytewise by name, and the period of each that holds `now`. It is for Spend,
+// Reserve and Check; the other operations find their lines in the admission.
+func (c *Catalogue) Plan(r Request, now Instant) Plan {
+	p := Plan{Request: r, at: now, number: c.Number}
+	switch r.Op {
+	case Settle, Release, Extend, Lapse:
+		return p
+	}
+	hits, missing := c.index.Match(r.Labels)
+	switch {
+	case missing != nil:
+		return p.refuse(LabelMissing, missing.Budget, missing.String())
+	case len(hits) == 0:
+		return p.refuse(NoBudget, "", "no budget's match fits these labels")
+	case len(hits) > MaxBudgetsPerRequest:
+		return p.refuse(TooManyBudgets, "", "more than 8 budgets apply to these labels")
+	}
+	for _, h := range hits {
+		cost, known := r.cost(h.Budget.Unit)
+		if !known {
+			return p.refuse(CostUnknown, h.Budget.Name, "budget "+h.Budget.Name+" counts "+h.Budget.Unit+"; give its cost in costs."+h.Budget.Unit)
+		}
+		p.Lines = append(p.Lines, c.line(h, r.Labels, cost, now))
+	}
+	return p
+}
+
+func (p Plan) refuse(r Reason, budget, detail string) Plan {
+	p.Lines, p.Refusal, p.Blames, p.Detail = nil, r, budget, detail
+	return p
+}
+
+// cost is what the request costs in a unit; requests cost 1 unless they say otherwise, all else must be said.
+func (r Request) cost(unit string) (int64, bool) {
+	if n, ok := r.Costs[unit]; ok {
+		return n, true
+	}
+	return 1, unit == "requests"
+}
+
+func (c *Catalogue) line(h Hit, labels Labels, cost int64, now Instant) Line {
+	l := Line{
+		UsageKey: UsageKey{Budget: h.Budget.Name, Instance: h.Instance, Class: General},
+		Budget:   h.Budget, Version: c.budgets[h.Budget.Name].Version, Cost: cost,
+	}
+	term, period, ok := c.period(h.Budget.Name, now)
+	b := h.Budget
+	if ok {
+		l.Period, l.Until, l.Term = period.Start, period.End, term.Periods.Start()
+		b.Allocation = term.Policy // a term's homes are those of its opening
+	}
+	if home, found := b.Home(h.Instance, labels, term.Regions); home != "" && home != c.Region || !found && ok {
+		l.Problem, l.Home = NotHome, home
+		return l
+	}
+	if !ok {
+		l.Problem = NoAllocation
+	}
+	return l
+}
+
+// Keys are the usage rows that the plan needs locked.
+func (p Plan) Keys() []UsageKey {
+	var keys []UsageKey
+	for _, l := range p.Lines {
+		if l.Problem == "" {
+			keys = append(keys, l.UsageKey)
+		}
+	}
+	return keys
+}

@@ -1,0 +1,111 @@
+package allocation
+
+// The actions of a decision.
+const (
+	ActionPreferred = "preferred"
+	ActionRefused   = "refused"
+)
+
+// Decision is the answer to one request: an admission or a refusal, and on what it rests. A refusal is a decision, not an
+// error.
+type Decision struct {
+	Reason   Reason
+	Action   string
+	Op       Op
+	Key      IDKey
+	Region   string
+	State    State // of the admission, now; empty for a refusal that bound no id
+	Replayed bool  // the id was known: this is its first answer, with its present state
+	At       int64 // when it was decided, by the owner's database, Unix microseconds
+	Expires  int64 // of an open reservation, Unix microseconds; 0: none
+	Budgets  []BudgetDecision
+	Blames   string // the first refusing budget, if it was one
+	Detail   string // for a person
+	Home     string // the region to go to, for not_home
+	Retry    int64  // seconds until it is worth another try; 0: no advice
+	Evidence Evidence
+}
+
+// Admitted says whether the request may go on.
+func (d Decision) Admitted() bool { return d.Reason == Allow }
+
+// BudgetDecision is one budget's part of a decision.
+type BudgetDecision struct {
+	UsageKey
+	Until      Instant // the period's end
+	Unit       string
+	Version    int64
+	Generation int64
+	Limit      int64 // of the whole budget
+	Share      int64 // of this region, in this period
+	Requested  int64
+	Charged    int64 // spent or reserved for this admission now
+	Overdraft  int64
+	Remaining  int64 // what this region may still spend after this decision
+	Reason     Reason
+}
+
+// refusal makes a refused decision.
+func (l *Locked) refusal(r Request, reason Reason, detail string) Decision {
+	return Decision{
+		Reason: reason, Action: ActionRefused, Op: r.Op, Key: r.Key, Region: l.Catalogue.Region, At: l.Now,
+		Detail: detail, Retry: retryAfter(reason, 0), Evidence: l.evidence(r),
+	}
+}
+
+func (l *Locked) evidence(r Request) Evidence {
+	return Evidence{
+		Config: l.Catalogue.Number, LedgerRevision: l.Revision, ObservedAt: l.ObservedAt, Incarnation: l.Incarnation,
+		Correlation: r.Correlation, Node: l.Node,
+	}
+}
+
+// Waits, in seconds.
+const (
+	waitSoon     = 1
+	waitStranded = 5
+	waitLongest  = 3600 // for the end of a long period
+)
+
+// retryAfter is how many seconds a refused caller should wait: the policy's wait, but never past the period's end, and
+// for a ceiling the period's end, at most an hour off. resets is the seconds to the period's end, 0 for no end.
+func retryAfter(r Reason, resets int64) int64 {
+	wait := int64(0)
+	switch AnswerTo(r).Retry {
+	case RetrySoon, RetrySameID:
+		wait = waitSoon
+		if r == CapacityStranded {
+			wait = waitStranded
+		}
+		if resets > 0 {
+			wait = min(wait, resets)
+		}
+	case RetryNextPeriod:
+		if resets == 0 {
+			return 0
+		}
+		wait = min(resets, waitLongest)
+	case RetryNever, RetryElsewhere, RetryNewID:
+		return 0
+	}
+	return max(1, wait)
+}
+
+// answer tells what stands of an admission: its first answer for a replay, the outcome for the other operations.
+func (l *Locked) answer(r Request, a *Admission, replayed bool) Decision {
+	d := Decision{
+		Reason: Allow, Action: ActionPreferred, Op: r.Op, Key: a.IDKey, Region: l.Catalogue.Region, State: a.State,
+		Replayed: replayed, At: a.At, Evidence: a.First,
+	}
+	if a.State == StateReserved {
+		d.Expires = a.ExpiresAt
+	}
+	for _, line := range a.Lines {
+		d.Budgets = append(d.Budgets, BudgetDecision{
+			UsageKey: line.UsageKey, Until: line.Until, Unit: line.Unit, Version: line.Version, Generation: line.Generation,
+			Limit: line.Limit, Requested: line.Requested, Charged: line.Held + line.Spent, Overdraft: line.Overdraft,
+			Remaining: line.Remaining, Reason: Allow,
+		})
+	}
+	return d
+}

@@ -1,0 +1,246 @@
+package allocation
+
+import (
+	"fmt"
+	"maps"
+	"math"
+)
+
+// lines finds the usage rows of an admission; false if one of them is not locked.
+func (l *Locked) lines(a *Admission) bool {
+	for _, line := range a.Lines {
+		if l.Usage[line.UsageKey] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// change marks an admission and its usage rows as to be written.
+func (l *Locked) change(a *Admission) {
+	if !l.Inserted[a.IDKey] {
+		l.Updated[a.IDKey] = true
+	}
+	for _, line := range a.Lines {
+		l.ChangedUsage[line.UsageKey] = true
+	}
+}
+
+// open says whether new charges may still be made in the period of a line: after it is closed or sealed only what was
+// reserved may become spent (invariant 9).
+func (l *Locked) open(line AdmissionLine) bool {
+	return line.Until > l.ClosedBefore && !l.Usage[line.UsageKey].Sealed && l.Stopped == ""
+}
+
+// settle records the true costs of an admission, always: charged as far as they fit, the rest as overdraft.
+func (l *Locked) settle(r Request, a *Admission) Outcome {
+	switch {
+	case a == nil:
+		return l.refused(r, AdmissionIDUnknown, "no admission of this id is known in this region, or its retention is over")
+	case len(a.Lines) == 0:
+		return l.refused(r, AdmissionIDReleased, "the id was released before it ever reserved anything")
+	}
+	costs, unit := a.trueCosts(r)
+	if unit != "" {
+		return l.refused(r, CostUnknown, "give the true cost in costs."+unit)
+	}
+	if a.Settled != nil || a.State == StateSpent {
+		if !maps.Equal(costs, a.finalCosts()) {
+			return l.refused(r, AdmissionIDConflict, "this id was charged other costs before; what it was charged is final")
+		}
+		return Outcome{Decision: l.answer(r, a, true)}
+	}
+	if !l.lines(a) {
+		return Outcome{Again: true}
+	}
+	for i := range a.Lines {
+		l.settleLine(&a.Lines[i], costs[a.Lines[i].Unit])
+	}
+	a.State, a.Settled = StateSettled, costs
+	l.change(a)
+	return Outcome{Decision: l.told(r, a)}
+}
+
+// settleLine turns what a line holds into what it cost. Spent only rises: what lapsed as spent stays spent, and only the
+// part of the cost above it is new.
+func (l *Locked) settleLine(line *AdmissionLine, cost int64) {
+	u := l.Usage[line.UsageKey]
+	u.Reserved -= line.Held
+	fits := line.Held
+	if l.open(*line) {
+		fits = max(fits, u.Spendable(l.Catalogue.limit(line.UsageKey.Budget)))
+	}
+	more := max(0, cost-line.Spent)
+	charge := min(more, fits)
+	u.Spent += charge
+	u.Overdraft = saturated(u.Overdraft, more-charge)
+	line.Held, line.Spent, line.Overdraft = 0, line.Spent+charge, line.Overdraft+more-charge
+	u.giveBack()
+}
+
+// saturated adds two counters that are not negative; at the end of int64 it stays there.
+func saturated(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// trueCosts are the costs to settle by unit, for the units that the admission was charged in. The second result names
+// one that is missing. Requests default to what was asked.
+func (a *Admission) trueCosts(r Request) (map[string]int64, string) {
+	costs := map[string]int64{}
+	for _, line := range a.Lines {
+		n, ok := r.Costs[line.Unit]
+		if !ok && line.Unit != "requests" {
+			return nil, line.Unit
+		}
+		if !ok {
+			n = line.Requested
+		}
+		costs[line.Unit] = n
+	}
+	return costs, ""
+}
+
+// finalCosts are the costs that were told, or charged at once.
+func (a *Admission) finalCosts() map[string]int64 {
+	if a.Settled != nil {
+		return a.Settled
+	}
+	costs := map[string]int64{}
+	for _, line := range a.Lines {
+		costs[line.Unit] = line.Spent
+	}
+	return costs
+}
+
+// release gives back what an admission holds. One of an id that is not known is remembered, so that a reservation that it
+// overtook is refused when it comes.
+func (l *Locked) release(r Request, a *Admission) Outcome {
+	switch {
+	case a == nil:
+		a = &Admission{IDKey: r.Key, Op: Release, State: StateReleased, At: l.Now, First: l.evidence(r)}
+		l.IDs[r.Key] = a
+		l.Inserted[r.Key] = true
+		d := l.answer(r, a, false)
+		d.Detail = "no reservation of this id is known; if it comes later, it will be refused"
+		return Outcome{Decision: d}
+	case a.State == StateReleased || a.State == StateLapsedReleased:
+		return Outcome{Decision: l.answer(r, a, true)}
+	case a.State != StateReserved:
+		return l.final(r, a)
+	case !l.lines(a):
+		return Outcome{Again: true}
+	}
+	l.giveUp(a, StateReleased)
+	return Outcome{Decision: l.told(r, a)}
+}
+
+// giveUp ends a reservation and charges nothing.
+func (l *Locked) giveUp(a *Admission, s State) {
+	for i := range a.Lines {
+		line := &a.Lines[i]
+		u := l.Usage[line.UsageKey]
+		u.Reserved -= line.Held
+		line.Held = 0
+		u.giveBack()
+	}
+	a.State = s
+	l.change(a)
+}
+
+// extend gives a reservation more time, up to its budgets' longest, and more units if all of them can be afforded. Costs
+// are the new totals, so that a repeated call changes nothing more.
+func (l *Locked) extend(r Request, a *Admission) Outcome {
+	switch {
+	case a == nil:
+		return l.refused(r, AdmissionIDUnknown, "no admission of this id is known in this region, or its retention is over")
+	case a.State == StateReleased || a.State == StateLapsedReleased:
+		return l.refused(r, AdmissionIDReleased, "its reservation was released or has lapsed")
+	case a.State != StateReserved:
+		return l.final(r, a)
+	case !l.lines(a):
+		return Outcome{Again: true}
+	}
+	if d, ok := l.affords(r, a); !ok {
+		return Outcome{Decision: d}
+	}
+	for i := range a.Lines {
+		line := &a.Lines[i]
+		if more := r.Costs[line.Unit] - line.Held; more > 0 {
+			l.Usage[line.UsageKey].Reserved += more
+			line.Held += more
+		}
+	}
+	if r.Lifetime > 0 {
+		a.ExpiresAt = max(a.ExpiresAt, min(l.Now+int64(r.Lifetime)*1_000_000, a.Latest))
+	}
+	l.change(a)
+	return Outcome{Decision: l.told(r, a)}
+}
+
+// affords says whether every line of a reservation can grow as asked; if not, the refusal of the first that cannot.
+func (l *Locked) affords(r Request, a *Admission) (Decision, bool) {
+	for _, line := range a.Lines {
+		u, limit := l.Usage[line.UsageKey], l.Catalogue.limit(line.UsageKey.Budget)
+		more := r.Costs[line.Unit] - line.Held
+		if more <= 0 || l.open(line) && more <= u.Spendable(limit) {
+			continue
+		}
+		reason := ClockBehind
+		if l.open(line) {
+			reason = l.spentReason(u, Line{UsageKey: line.UsageKey, Cost: more}, limit)
+		}
+		d := l.refusal(r, reason, fmt.Sprintf("%s cannot take %d %s more; the reservation stands as it was", line.Budget, more, line.Unit))
+		d.Blames, d.State, d.Expires = line.Budget, a.State, a.ExpiresAt
+		d.Retry = retryAfter(reason, resets(line.Until, l.now()))
+		return d, false
+	}
+	return Decision{}, true
+}
+
+// lapse ends a reservation whose time is over: each budget's on_lapse says whether it counts as spent.
+func (l *Locked) lapse(r Request, a *Admission) Outcome {
+	switch {
+	case a == nil || a.State != StateReserved || a.ExpiresAt > l.Now:
+		return Outcome{Decision: Decision{Reason: Allow, Op: Lapse, Key: r.Key, Region: l.Catalogue.Region, At: l.Now}}
+	case !l.lines(a):
+		return Outcome{Again: true}
+	}
+	state := StateLapsedReleased
+	for i := range a.Lines {
+		line := &a.Lines[i]
+		u := l.Usage[line.UsageKey]
+		u.Reserved -= line.Held
+		if line.OnLapse != OnLapseRelease {
+			u.Spent += line.Held
+			line.Spent += line.Held
+			state = StateLapsedSpent
+		}
+		line.Held = 0
+		u.giveBack()
+	}
+	a.State = state
+	l.change(a)
+	return Outcome{Decision: l.told(r, a)}
+}
+
+// told is the outcome of an operation just made: dated now, and on today's evidence.
+func (l *Locked) told(r Request, a *Admission) Decision {
+	d := l.answer(r, a, false)
+	d.At, d.Evidence = l.Now, l.evidence(r)
+	for i := range d.Budgets {
+		b := &d.Budgets[i]
+		if u := l.Usage[b.UsageKey]; u != nil {
+			b.Remaining, b.Share = u.Spendable(l.Catalogue.limit(b.Budget)), u.Granted-u.Returned
+		}
+	}
+	return d
+}
+
+func (l *Locked) final(r Request, a *Admission) Outcome {
+	d := l.refusal(r, AdmissionIDSettled, "what this id was charged is final")
+	d.State = a.State
+	return Outcome{Decision: d}
+}
