@@ -1,0 +1,8 @@
+//go:build !linux
+
+package embedded
+
+import "os/exec"
+
+// tieToParent cannot be had here: a killed parent leaves its members running.
+func tieToParent(*exec.Cmd) {}
