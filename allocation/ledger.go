@@ -45,6 +45,7 @@ type History struct {
 
 // Members are the regions of a deployment, as a ledger sees them.
 type Members struct {
+	Number   int64    // rises whenever any of the rest changes
 	Regions  []string // all that are registered
 	Draining []string // those that give back and take no more
 	Holders  []Holder // the current incarnations of those that have one and are not draining
@@ -77,6 +78,7 @@ type Ledger struct {
 	Budget     string       `json:"budget"`
 	Unit       string       `json:"unit"`
 	Version    int64        `json:"version"`            // of the budget, when this document last followed it
+	Members    int64        `json:"members,omitempty"`  // the number of the members that it last followed
 	Template   bool         `json:"template,omitempty"` // counts are per instance, and returns are not counted
 	Policy     Policy       `json:"policy"`
 	Regions    []string     `json:"regions"` // those that the term names, sorted; hash_of picks among them
@@ -143,7 +145,7 @@ func without(names, drop []string) []string {
 // A draining region's weight goes to the others; the part of a region that has no incarnation yet stays unallocated.
 func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generation) (Ledger, error) {
 	l = l.cut(from)
-	l.Version = version
+	l.Version, l.Members = version, m.Number
 	if !l.Template {
 		l.Policy = b.Allocation
 	}
@@ -167,6 +169,11 @@ func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generat
 		return l, ErrTooManyEntries
 	}
 	return l, nil
+}
+
+// elsewhere says whether the policy puts all of the budget in another region than r.
+func (l Ledger) elsewhere(r string) bool {
+	return l.Policy.Policy == PolicyHome && l.Policy.Region != "" && l.Policy.Region != r
 }
 
 // split is the policy's share of each region, by the policy and the regions that this term names.
@@ -232,7 +239,7 @@ func (l Ledger) grant(gen Generation) Ledger {
 func merge(entries []Entry) []Entry {
 	out := entries[:0]
 	for _, e := range entries {
-		if n := len(out); n > 0 && out[n-1].Limit == e.Limit && slices.Equal(out[n-1].Allocations, e.Allocations) {
+		if n := len(out); n > 0 && out[n-1].Limit == e.Limit && out[n-1].Highest == e.Highest && slices.Equal(out[n-1].Allocations, e.Allocations) {
 			continue
 		}
 		out = append(out, e)

@@ -56,8 +56,9 @@ type SyncCall struct {
 	Home              Home        `json:"home"`
 	Clock             int64       `json:"clock"` // the owner's database clock, Unix microseconds
 	ClosedBefore      Instant     `json:"closed_before"`
-	Config            int64       `json:"config"` // the configuration number that the owner has stored
-	Marks             []Mark      `json:"marks"`  // of all writers of the owner
+	Config            int64       `json:"config"`          // the configuration number that the owner has stored
+	Marks             []Mark      `json:"marks"`           // of all writers of the owner
+	Ended             []string    `json:"ended,omitempty"` // writers that ended cleanly: their rows stay until an answer acknowledges them
 	Statements        []Statement `json:"statements,omitempty"`
 	Known             []ShareAck  `json:"known,omitempty"`   // see SyncAnswer.Whole
 	Low               []string    `json:"low,omitempty"`     // budgets of which the region wants to know what is elsewhere; at most 100
@@ -114,23 +115,27 @@ type UsageStatement struct {
 // SyncAnswer is what the coordinator says back. Nothing in it rests on time or on order: grants are cumulative and
 // stamped, so an answer that is lost, repeated or late does no harm (invariant 8).
 type SyncAnswer struct {
-	Format            int                `json:"format"`
-	Deployment        string             `json:"deployment"`
-	History           History            `json:"history"`
-	Incarnation       string             `json:"incarnation"`       // the region's current one; the owner stores it if it has none
-	Refusal           string             `json:"refusal,omitempty"` // a Reason; the owner stops admitting, durably, and says so
-	Detail            string             `json:"detail,omitempty"`  // of the refusal, for a person
-	Now               int64              `json:"now"`               // the coordinator's clock, Unix microseconds
-	Revision          int64              `json:"revision"`          // of the ledger, that this answer shows
-	EvidenceAgeMillis int64              `json:"evidence_age_ms"`   // since the coordinator's last linearizable read, when it answered
-	Acknowledged      []ShardAck         `json:"acknowledged,omitempty"`
-	Shares            []ShareGrant       `json:"shares,omitempty"`
-	Closed            []ShareRef         `json:"closed,omitempty"` // terms that are closed everywhere: the owner may forget them
-	Config            int64              `json:"config"`           // the configuration number that Budgets leads to
-	Budgets           []ConfiguredBudget `json:"budgets,omitempty"`
-	Elsewhere         []Elsewhere        `json:"elsewhere,omitempty"`
-	Draining          bool               `json:"draining,omitempty"`
-	More              bool               `json:"more,omitempty"` // there is more to say: call again at once
+	Format            int        `json:"format"`
+	Deployment        string     `json:"deployment"`
+	History           History    `json:"history"`
+	Incarnation       string     `json:"incarnation"`       // the region's current one; the owner stores it if it has none
+	Refusal           string     `json:"refusal,omitempty"` // a Reason; the owner stops admitting, durably, and says so
+	Detail            string     `json:"detail,omitempty"`  // of the refusal, for a person
+	Now               int64      `json:"now"`               // the coordinator's clock, Unix microseconds
+	Revision          int64      `json:"revision"`          // of the ledger, that this answer shows
+	EvidenceAgeMillis int64      `json:"evidence_age_ms"`   // since the coordinator's last linearizable read, when it answered
+	Acknowledged      []ShardAck `json:"acknowledged,omitempty"`
+	EndedAcknowledged []string   `json:"ended_acknowledged,omitempty"` // the coordinator forgot these writers, durably: their rows may go
+	// Contradicted comes with a refusal: the marks that the coordinator was told before and that this call no longer
+	// shows. An owner that still holds each of them made this call before a later one that overtook it: it calls again.
+	Contradicted []Mark             `json:"contradicted,omitempty"`
+	Shares       []ShareGrant       `json:"shares,omitempty"`
+	Closed       []ShareRef         `json:"closed,omitempty"` // terms that are closed everywhere: the owner may forget them
+	Config       int64              `json:"config"`           // the configuration number that Budgets leads to
+	Budgets      []ConfiguredBudget `json:"budgets,omitempty"`
+	Elsewhere    []Elsewhere        `json:"elsewhere,omitempty"`
+	Draining     bool               `json:"draining,omitempty"`
+	More         bool               `json:"more,omitempty"` // there is more to say: call again at once
 }
 
 // ShardAck says which statement of a shard the coordinator has; Whole asks for the whole shard.
