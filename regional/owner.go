@@ -1,0 +1,166 @@
+package regional
+
+import (
+	"context"
+	"errors"
+
+	"tranche/allocation"
+)
+
+// Bounds of one batch.
+const (
+	MaxBatchRequests = 1000
+	MaxBatchKeys     = 2000
+	MaxChanges       = 100 // budgets and terms that one batch reads; a node further behind loads them first
+)
+
+// Errors of an Owner. What is none of them, and wraps none, was not committed and never will be.
+var (
+	// ErrRaced: what the transaction was decided on had changed by the time it was written, such as an id that another
+	// node had just inserted. Nothing was committed; decide again.
+	ErrRaced = errors.New("another transaction was faster")
+	// ErrUnknownOutcome: the answer of a commit was lost, or came with a warning. Resolve tells.
+	ErrUnknownOutcome = errors.New("the answer to a commit was lost")
+	// ErrHistoryLost: this writer's own last mark is not in the database: it was restored, or is another one.
+	ErrHistoryLost = errors.New("the node's own last write is not in the database: it lost history")
+	// ErrNotReady: the database has no owner of this region yet, or one that another format made.
+	ErrNotReady = errors.New("the database is not set up for this region")
+)
+
+// Owner is what a node needs of the region's one Postgres database. Every method is one transaction (Begin and its Commit
+// together are one). Whoever writes does so through a Writer, whose mark is compared and replaced in that transaction.
+//
+// Lock order, for everybody: the id-switch lock (shared; exclusive to switch id tables and to close periods), share rows,
+// usage rows by key, admission ids by key, the owner row, the writer's row.
+type Owner interface {
+	// NewWriter registers a writer without memory: one slot of this process, with a random id that is never used again.
+	NewWriter(ctx context.Context, name string) (Writer, error)
+
+	// Load reads the owner's row, and the budgets and terms that changed after the change number `after` (0: all).
+	Load(ctx context.Context, after int64) (Loaded, error)
+
+	// Begin is the first of the two round trips of a batch: it locks and reads what the batch wants.
+	Begin(ctx context.Context, w Writer, want Want) (Batch, error)
+
+	// Peek reads what a batch would, with neither locks nor writes: for checks.
+	Peek(ctx context.Context, want Want) (Seen, error)
+
+	// Statements makes the numbered statements of the shards that changed since the acknowledged numbers, from one
+	// snapshot taken after the numbers were raised, and what else a call says of the owner.
+	Statements(ctx context.Context, w Writer, acknowledged map[int]int64) (allocation.SyncCall, error)
+
+	// Apply stores an answer of the coordinator: incarnation, configuration, grants (what they leave above a target is
+	// returned in the same commit), the evidence, acknowledged ends of writers. observedAt is by the database's clock,
+	// Unix microseconds. A refusal in the answer stops the owner, durably.
+	Apply(ctx context.Context, w Writer, answer allocation.SyncAnswer, observedAt int64) error
+
+	// Stop makes the owner admit nothing, durably, for a reason and until an operator decides otherwise.
+	Stop(ctx context.Context, reason allocation.Reason, detail string) error
+
+	// Close raises closed_before to at most `upTo` and the database's clock less the grace, under the exclusive
+	// id-switch lock, and answers where it stands.
+	Close(ctx context.Context, w Writer, upTo allocation.Instant, grace allocation.Duration) (allocation.Instant, error)
+
+	// Tidy switches to the next id table when the open one is old enough, empties those whose retention is over by the
+	// database's clock and by monotonic (how long this node has known the table to be closed) and in which nothing is
+	// reserved, and removes the usage and shares of terms that are closed, stated, past the retention and that no id
+	// can speak of. It says what it did.
+	Tidy(ctx context.Context, w Writer, retention allocation.Duration, monotonic func(table int) allocation.Duration) (string, error)
+
+	// Lapsed lists open reservations whose time is over by the database's clock, at most limit.
+	Lapsed(ctx context.Context, limit int) ([]allocation.IDKey, error)
+
+	// Reservations lists open reservations in the order of their keys, after the given one.
+	Reservations(ctx context.Context, after allocation.IDKey, limit int) ([]allocation.Admission, error)
+
+	// Export reads the whole account of the owner at one snapshot, shares and usage by budget, after the named budget,
+	// at most limit budgets: for verify.
+	Export(ctx context.Context, after string, limit int) (Account, error)
+}
+
+// Writer is one slot of one process that writes to the owner's database. It serves one transaction at a time, and keeps
+// in memory what it last wrote or tried to write: any other mark in its row is lost history, whatever else looks right.
+type Writer interface {
+	Mark() allocation.Mark
+	// Resolve settles an unknown outcome: it waits until the lost transaction has ended, and says whether it was
+	// committed. While it fails, the outcome stays unknown.
+	Resolve(ctx context.Context) (committed bool, err error)
+	// End marks the writer as ended: its row is removed once the coordinator has acknowledged that.
+	End(ctx context.Context) error
+}
+
+// Want is what a batch needs locked and read. Requests of the same row or id name it once.
+type Want struct {
+	Usage   []WantedUsage      // sorted by key, at most MaxBatchKeys
+	IDs     []allocation.IDKey // to look up, sorted, at most MaxBatchRequests
+	OfIDs   []allocation.IDKey // those of IDs whose own usage rows are to be locked too (settle, release, extend, lapse)
+	Changes int64              // the change number of the node's catalogue
+}
+
+// WantedUsage is a usage row to be locked; Make says that the node has never seen it, so it is made first, under the lock
+// of its share row. At most MaxInstances rows are made for a template's period (0: no bound).
+type WantedUsage struct {
+	allocation.UsageKey
+	Until        allocation.Instant
+	Term         allocation.Instant
+	Make         bool
+	MaxInstances int64
+}
+
+// Seen is the state that a transaction found. Usage and IDs are fresh copies that the caller may change.
+type Seen struct {
+	Loaded
+	Now    int64 // the database's clock, read after the locks, Unix microseconds
+	Usage  map[allocation.UsageKey]*allocation.Usage
+	Full   map[allocation.UsageKey]bool
+	IDs    map[allocation.IDKey]*allocation.Admission
+	Unsafe string // the setting with which a commit would not survive a crash, or empty
+	Behind bool   // more than MaxChanges changes: Load, then try again; Loaded holds no changes
+}
+
+// Loaded is the owner's row, and what changed of budgets and terms.
+type Loaded struct {
+	Region       string
+	Deployment   string
+	Incarnation  string
+	History      allocation.History
+	Home         allocation.Home // as the database is now
+	Changes      int64           // the owner's change number: rises whenever budgets or terms change
+	Config       int64           // the coordinator's configuration number
+	ClosedBefore allocation.Instant
+	Stopped      allocation.Reason
+	Detail       string
+	Revision     int64
+	ObservedAt   int64
+	Budgets      []allocation.ConfiguredBudget
+	Terms        []allocation.Term
+	Gone         []allocation.ShareRef
+}
+
+// Writes is what a batch writes. The commit fails with ErrRaced unless exactly these usage rows and ids were there to be
+// changed, and none of the inserted ids existed.
+type Writes struct {
+	Usage    []*allocation.Usage     // locked rows with their new counters
+	Inserted []*allocation.Admission // sorted by key
+	Updated  []*allocation.Admission // sorted by key
+}
+
+// Batch is a transaction between its two round trips.
+type Batch interface {
+	Seen() *Seen
+	// Commit writes and commits, in one round trip. It is never cancelled: ctx bounds the wait for the answer, not the
+	// transaction; when it ends first the outcome is unknown.
+	Commit(ctx context.Context, writes Writes) error
+	// Abandon ends the transaction without writing anything.
+	Abandon()
+}
+
+// Account is one page of an owner's whole account.
+type Account struct {
+	Region      string             `json:"region"`
+	Incarnation string             `json:"incarnation"`
+	Now         int64              `json:"now"`
+	Shares      []allocation.Share `json:"shares"`
+	Usage       []allocation.Usage `json:"usage"`
+	More        bool               `json:"more,omitempty"`
+}
