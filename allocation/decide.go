@@ -22,6 +22,7 @@ type Locked struct {
 
 	Usage     map[UsageKey]*Usage  // the locked rows
 	Full      map[UsageKey]bool    // rows that could not be made: the template has its greatest number of instances
+	None      map[UsageKey]bool    // rows that could not be made: no share of this owner holds their period
 	IDs       map[IDKey]*Admission // the ids that are known, of all that were looked up
 	LookedUp  func(IDKey) bool     // whether the id was looked up after the locks
 	Elsewhere map[string]Elsewhere // by budget, where it is known for the running period
@@ -129,7 +130,7 @@ func (l *Locked) admit(p Plan) Outcome {
 		return Outcome{Decision: d}
 	}
 	for _, line := range p.Lines {
-		if line.Problem == "" && l.Usage[line.UsageKey] == nil && !l.Full[line.UsageKey] {
+		if line.Problem == "" && l.Usage[line.UsageKey] == nil && !l.Full[line.UsageKey] && !l.None[line.UsageKey] {
 			return Outcome{Again: true}
 		}
 	}
@@ -204,6 +205,8 @@ func (l *Locked) judge(line Line) BudgetDecision {
 		b.Reason = line.Problem
 	case l.Full[line.UsageKey]:
 		b.Reason = TooManyInstances
+	case u == nil:
+		b.Reason = NoAllocation
 	case u.Sealed:
 		b.Reason = Sealed
 	case line.Until <= l.ClosedBefore:
