@@ -3,6 +3,7 @@ package regional
 import (
 	"context"
 	"errors"
+	"time"
 
 	"tranche/allocation"
 )
@@ -45,8 +46,17 @@ type Owner interface {
 	// Peek reads what a batch would, with neither locks nor writes: for checks.
 	Peek(ctx context.Context, want Want) (Seen, error)
 
+	// Turn says whether the named node may do for the next while what one node does for its region: sync, sweep, tidy. It
+	// takes a turn that is free or renews its own. A habit that saves calls; nothing rests on it, so it leaves no mark.
+	Turn(ctx context.Context, node string, lasts time.Duration) (bool, error)
+
+	// Fullest lists the usage of running periods that are the most used up, fullest first, instances of templates aside.
+	Fullest(ctx context.Context, limit int) ([]allocation.Usage, error)
+
 	// Statements makes the numbered statements of the shards that changed since the acknowledged numbers, from one
 	// snapshot taken after the numbers were raised, and what else a call says of the owner.
+	// It also names, in Low, the budgets whose running period has less than a tenth of its share left: the coordinator
+	// then says what is elsewhere, so that a refusal can tell whether the whole budget is spent.
 	Statements(ctx context.Context, w Writer, acknowledged map[int]int64) (allocation.SyncCall, error)
 
 	// Apply stores an answer of the coordinator: incarnation, configuration, grants (what they leave above a target is
@@ -132,9 +142,15 @@ type Loaded struct {
 	Detail       string
 	Revision     int64
 	ObservedAt   int64
-	Budgets      []allocation.ConfiguredBudget
-	Terms        []allocation.Term
-	Gone         []allocation.ShareRef
+
+	// Of Load only; a batch does not read them.
+	Elsewhere         []allocation.Elsewhere // as the coordinator last said, stored by Apply
+	OpenReservations  int64
+	OldestReservation int64 // when it was made, Unix microseconds; 0: none
+
+	Budgets []allocation.ConfiguredBudget
+	Terms   []allocation.Term
+	Gone    []allocation.ShareRef
 }
 
 // Writes is what a batch writes. The commit fails with ErrRaced unless exactly these usage rows and ids were there to be

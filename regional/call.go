@@ -1,0 +1,146 @@
+package regional
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"tranche/allocation"
+)
+
+// A call goes through these states. The caller and a lane race for it, each by compare-and-swap, so that a caller that
+// stops waiting knows which it is: "never begun, nothing charged" or "begun, and nobody knows yet".
+//
+//	pending ──lane takes it──▶ claimed ──decided, and committed if it has to be──▶ answered
+//	   ▲            │             │
+//	   └──again─────┼─────────────┤
+//	                ▼             ▼
+//	            abandoned      orphaned     (the caller's deadline passed)
+const (
+	callPending int32 = iota
+	callClaimed
+	callAnswered
+	callAbandoned
+	callOrphaned
+)
+
+// call is one request on its way through a node.
+type call struct {
+	request  allocation.Request
+	deadline time.Time
+	tries    int
+	alone    bool // a batch with it failed without committing: it is tried in ever smaller batches
+	probe    bool // asks for a commit only
+	plan     allocation.Plan
+	state    atomic.Int32
+	decision allocation.Decision
+	group    *group
+}
+
+// group waits for all calls of one Decide.
+type group struct {
+	open atomic.Int64
+	done chan struct{}
+}
+
+func newGroup(n int) *group {
+	g := &group{done: make(chan struct{})}
+	g.open.Store(int64(n))
+	return g
+}
+
+func (g *group) finish() {
+	if g.open.Add(-1) == 0 {
+		close(g.done)
+	}
+}
+
+func (c *call) claim() bool { return c.state.CompareAndSwap(callPending, callClaimed) }
+
+// again puts a claimed call back; false if its caller is gone, and then the call is over.
+func (c *call) again() bool {
+	if c.state.CompareAndSwap(callClaimed, callPending) {
+		c.tries++
+		return true
+	}
+	c.group.finish()
+	return false
+}
+
+// answer ends a claimed call. A caller that is gone was told that the outcome is unknown; the same id gets the truth.
+func (c *call) answer(d allocation.Decision) {
+	c.decision = d
+	c.state.CompareAndSwap(callClaimed, callAnswered)
+	c.group.finish()
+}
+
+// reject ends a call that was not claimed.
+func (c *call) reject(d allocation.Decision) {
+	if c.claim() {
+		c.answer(d)
+		return
+	}
+	c.group.finish()
+}
+
+// Decide answers each request, in order. Every outcome is a Decision: also that nothing could be decided in time. A
+// request whose transaction may have begun when the deadline passes is OutcomeUnknown; the same id asked again gets the
+// truth. One that was not begun is charged nothing, now or later.
+func (n *Node) Decide(ctx context.Context, requests []allocation.Request, deadline time.Time) []allocation.Decision {
+	out := make([]allocation.Decision, len(requests))
+	calls := make([]call, len(requests))
+	g := newGroup(len(requests))
+	stopped := n.stoppedBy()
+	for i := range requests {
+		c := &calls[i]
+		c.request, c.deadline, c.group = requests[i], deadline, g
+		switch {
+		case stopped != "" && admits(requests[i].Op):
+			c.reject(n.cannot(requests[i], stopped))
+		case !n.queue(c):
+			c.reject(n.cannot(requests[i], allocation.Overloaded))
+		}
+	}
+	if len(requests) == 0 {
+		return out
+	}
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-g.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	for i := range calls {
+		out[i] = n.collect(&calls[i])
+	}
+	return out
+}
+
+func admits(op allocation.Op) bool {
+	return op == allocation.Spend || op == allocation.Reserve || op == allocation.Check
+}
+
+// collect takes the decision of a call, or ends the wait for it.
+func (n *Node) collect(c *call) allocation.Decision {
+	if c.state.CompareAndSwap(callPending, callAbandoned) {
+		return n.cannot(c.request, n.health.undecided())
+	}
+	if c.state.CompareAndSwap(callClaimed, callOrphaned) {
+		if c.request.Op == allocation.Check {
+			return n.cannot(c.request, n.health.undecided())
+		}
+		return n.cannot(c.request, allocation.OutcomeUnknown)
+	}
+	return c.decision
+}
+
+// cannot is the decision for a request on which the owner did not decide.
+func (n *Node) cannot(r allocation.Request, reason allocation.Reason) allocation.Decision {
+	retry := int64(1)
+	return allocation.Decision{
+		Reason: reason, Action: allocation.ActionRefused, Op: r.Op, Key: r.Key, Region: n.cfg.Region,
+		At: n.clock.now(), Retry: retry, Detail: n.health.detail(reason),
+		Evidence: allocation.Evidence{Correlation: r.Correlation, Node: n.cfg.Name},
+	}
+}

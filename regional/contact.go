@@ -1,0 +1,277 @@
+package regional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"tranche/allocation"
+)
+
+// Coordinator is what a node needs of the global side. An error says nothing about whether the call arrived.
+type Coordinator interface {
+	Sync(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error)
+}
+
+// Bounds of the contact with the coordinator.
+const (
+	turnFor      = 3 * time.Second // how long a node's turn to sync lasts unless renewed
+	turnEvery    = time.Second
+	syncAtLeast  = 20 * time.Millisecond // between two calls
+	syncAnswerIn = 15 * time.Second      // beyond the time that the call may be held
+	backoffFirst = 100 * time.Millisecond
+	backoffMost  = 2 * time.Second
+	closeEvery   = 10 * time.Second
+	tidyEvery    = 30 * time.Second
+	sweepEvery   = time.Second
+	sweepMost    = 500
+)
+
+// keep does what one node of a region does for all of them while it has its turn: it states and applies, lets
+// reservations lapse, closes periods and tidies. That only one does so is a habit, which saves calls: several at once
+// would do no harm.
+func (n *Node) keep(ctx context.Context, w Writer) {
+	k := keeper{node: n, writer: w, acknowledged: map[int]int64{}, closedIDs: map[int]time.Time{}}
+	for ctx.Err() == nil {
+		mine, err := n.owner.Turn(ctx, n.cfg.Name, turnFor)
+		if err != nil {
+			n.health.failed(err)
+		}
+		if err != nil || !mine {
+			pause(ctx, turnEvery)
+			continue
+		}
+		k.turn(ctx)
+	}
+}
+
+// pause waits, or less when ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// keeper is the state of a node's turns.
+type keeper struct {
+	node         *Node
+	writer       Writer
+	acknowledged map[int]int64     // the statement of each shard that the coordinator has
+	closedIDs    map[int]time.Time // since when this process has known an id table to be closed
+	backoff      time.Duration
+	closed       time.Time
+	tidied       time.Time
+	swept        time.Time
+}
+
+// turn makes one call, and whatever else is due.
+func (k *keeper) turn(ctx context.Context) {
+	n := k.node
+	again, err := k.sync(ctx)
+	n.synced.result(n.cfg.Now(), err)
+	k.housekeeping(ctx)
+	switch {
+	case err != nil:
+		k.backoff = min(max(2*k.backoff, backoffFirst), backoffMost)
+		pause(ctx, k.backoff/2+rand.N(k.backoff))
+	case again:
+		k.backoff = 0
+	default:
+		k.backoff = 0
+		pause(ctx, syncAtLeast)
+	}
+}
+
+// sync states what changed, and applies what the coordinator says. Evidence is as old as the coordinator's last read of
+// its store plus the time since this call was made, so it is dated by the database clock that the call carries.
+func (k *keeper) sync(ctx context.Context) (again bool, err error) {
+	n := k.node
+	call, err := n.owner.Statements(ctx, k.writer, k.acknowledged)
+	if err != nil {
+		return false, k.broken(ctx, fmt.Errorf("make the statements: %w", err))
+	}
+	call.Format, call.Deployment, call.Region = allocation.SyncFormat, n.cfg.Deployment, n.cfg.Region
+	call.Node, call.NodeURL, call.Version = n.cfg.Name, n.cfg.URL, n.cfg.Version
+	call.WaitMillis = n.cfg.SyncEvery.Milliseconds()
+	n.clock.set(call.Clock)
+	bounded, cancel := context.WithTimeout(ctx, n.cfg.SyncEvery+syncAnswerIn)
+	defer cancel()
+	answer, err := n.cfg.Coordinator.Sync(bounded, call)
+	if err != nil {
+		return false, fmt.Errorf("sync with the coordinator: %w", err)
+	}
+	if answer.Format != allocation.SyncFormat {
+		return false, fmt.Errorf("the coordinator speaks format %d of sync, this node %d: upgrade the older one", answer.Format, allocation.SyncFormat)
+	}
+	if answer.Deployment != n.cfg.Deployment {
+		return false, fmt.Errorf("the coordinator belongs to deployment %s, this region to %s: check the coordinator's address and the region's token",
+			answer.Deployment, n.cfg.Deployment)
+	}
+	observed := call.Clock - answer.EvidenceAgeMillis*1000
+	if err := n.owner.Apply(ctx, k.writer, answer, observed); err != nil {
+		return false, k.broken(ctx, fmt.Errorf("apply the coordinator's answer: %w", err))
+	}
+	for _, a := range answer.Acknowledged {
+		k.acknowledged[a.Shard] = a.Number
+		if a.Whole {
+			k.acknowledged[a.Shard] = 0
+		}
+	}
+	n.synced.answered(answer)
+	n.reload(ctx)
+	return answer.More || len(answer.Shares)+len(answer.Budgets) > 0, nil
+}
+
+// broken settles what a failed transaction of the keeper's leaves open.
+func (k *keeper) broken(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, ErrHistoryLost):
+		k.node.lost(ctx, err)
+	case errors.Is(err, ErrUnknownOutcome):
+		// Statements and answers may be made again whether they were committed or not; only the mark must be known.
+		if _, unresolved := k.writer.Resolve(ctx); unresolved != nil {
+			return errors.Join(err, unresolved)
+		}
+	}
+	return err
+}
+
+// housekeeping does what is due by this process's own clock.
+func (k *keeper) housekeeping(ctx context.Context) {
+	n, now := k.node, k.node.cfg.Now()
+	if now.Sub(k.swept) >= sweepEvery {
+		k.swept = now
+		n.sweep(ctx)
+	}
+	if upTo, ok := n.synced.closable(now); ok && now.Sub(k.closed) >= closeEvery {
+		k.closed = now
+		if _, err := n.owner.Close(ctx, k.writer, upTo, n.cfg.CloseGrace); err != nil {
+			n.log.Debug("close periods", "error", k.broken(ctx, err))
+		}
+	}
+	if now.Sub(k.tidied) >= tidyEvery {
+		k.tidied = now
+		done, err := n.owner.Tidy(ctx, k.writer, n.cfg.Retention, k.knownClosed)
+		switch {
+		case err != nil:
+			n.log.Debug("tidy", "error", k.broken(ctx, err))
+		case done != "":
+			n.log.Info("tidied", "what", done)
+		}
+	}
+}
+
+// knownClosed is how long this process has known an id table to be closed, by its monotonic clock: a database whose clock
+// jumps ahead drops no ids that are alive. The first time that it is asked, that is not at all.
+func (k *keeper) knownClosed(table int) allocation.Duration {
+	now := k.node.cfg.Now()
+	since, ok := k.closedIDs[table]
+	if !ok {
+		k.closedIDs[table] = now
+		return 0
+	}
+	return allocation.Duration(now.Sub(since) / time.Second)
+}
+
+// sweep lets the reservations lapse whose time is over.
+func (n *Node) sweep(ctx context.Context) {
+	ids, err := n.owner.Lapsed(ctx, sweepMost)
+	if err != nil || len(ids) == 0 {
+		return
+	}
+	requests := make([]allocation.Request, len(ids))
+	for i, id := range ids {
+		requests[i] = allocation.Request{Op: allocation.Lapse, Key: id}
+	}
+	n.Decide(ctx, requests, n.cfg.Now().Add(10*time.Second))
+}
+
+// watch keeps an idle node truthful: it commits once a second if nothing else does, and reads what other nodes changed.
+func (n *Node) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		bounded, cancel := context.WithTimeout(ctx, time.Second)
+		if err := n.commitNow(bounded); err != nil && ctx.Err() == nil {
+			n.log.Debug("commit a probe", "error", err)
+		}
+		n.reload(bounded)
+		if fullest, err := n.owner.Fullest(bounded, MaxFullest); err == nil {
+			n.fullestRows.Store(&fullest)
+		}
+		cancel()
+		pause(ctx, time.Second)
+	}
+}
+
+// syncState is what is known of the contact with the coordinator.
+type syncState struct {
+	mu          sync.Mutex
+	loaded      Loaded // the owner's row as last read; without lists
+	last        time.Time
+	err         string
+	coordinator time.Time // the coordinator's clock at the last answer
+	draining    bool
+	elsewhere   map[string]allocation.Elsewhere // by budget
+}
+
+// result notes how a call ended.
+func (s *syncState) result(now time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.err = err.Error()
+		return
+	}
+	s.last, s.err = now, ""
+}
+
+// answered notes what an answer said that the owner does not store.
+func (s *syncState) answered(a allocation.SyncAnswer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.coordinator, s.draining = time.UnixMicro(a.Now), a.Draining
+}
+
+// note keeps the owner's row as it was just read.
+func (s *syncState) note(l *Loaded) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row := *l
+	row.Budgets, row.Terms, row.Gone, row.Elsewhere = nil, nil, nil, nil
+	row.OpenReservations, row.OldestReservation = s.loaded.OpenReservations, s.loaded.OldestReservation
+	s.loaded = row
+}
+
+// noteRest keeps what only a Load reads.
+func (s *syncState) noteRest(l *Loaded) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loaded.OpenReservations, s.loaded.OldestReservation = l.OpenReservations, l.OldestReservation
+	s.elsewhere = make(map[string]allocation.Elsewhere, len(l.Elsewhere))
+	for _, e := range l.Elsewhere {
+		s.elsewhere[e.Budget] = e
+	}
+}
+
+// closable is the instant up to which periods may be closed: the coordinator's last time. Never while cut off, since
+// then nobody outside says what time it is.
+func (s *syncState) closable(now time.Time) (allocation.Instant, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != "" || s.last.IsZero() || now.Sub(s.last) > 5*time.Second {
+		return 0, false
+	}
+	return allocation.At(s.coordinator), true
+}
+
+// elsewhere is what the coordinator last said of permits outside the region, by budget.
+func (n *Node) elsewhere() map[string]allocation.Elsewhere {
+	n.synced.mu.Lock()
+	defer n.synced.mu.Unlock()
+	return n.synced.elsewhere
+}

@@ -1,0 +1,125 @@
+package regional
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tranche/allocation"
+)
+
+// clock is the node's idea of its owner's database clock: what it last read there, gone on by the local clock. It only
+// chooses which rows to lock; the database's own clock, read after the locks, decides (invariant 10).
+type clock struct {
+	local func() time.Time
+	ahead atomic.Int64 // microseconds that the database is ahead
+}
+
+func (c *clock) set(now int64) { c.ahead.Store(now - c.local().UnixMicro()) }
+func (c *clock) now() int64    { return c.local().UnixMicro() + c.ahead.Load() }
+func (c *clock) instant() allocation.Instant {
+	return allocation.At(time.UnixMicro(c.now()))
+}
+
+// estimate is a moving mean of how long a batch takes.
+type estimate struct{ mean time.Duration }
+
+func (e *estimate) add(d time.Duration) {
+	if e.mean == 0 {
+		e.mean = d
+		return
+	}
+	e.mean += (d - e.mean) / 8
+}
+
+// typical is what a batch must be given at least. Bounded, so that one slow spell cannot refuse everything for ever.
+func (e *estimate) typical() time.Duration { return min(e.mean, 100*time.Millisecond) }
+
+// readyWithin is how old the last commit may be for the node to be ready.
+const readyWithin = 3 * time.Second
+
+// health is what the node knows of its database: readiness follows real commits, not a ping.
+type health struct {
+	mu       sync.Mutex
+	started  time.Time
+	commitAt time.Time
+	failure  string
+	setting  string
+}
+
+func (h *health) start(now time.Time) { h.started = now }
+
+func (h *health) committed(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.commitAt, h.failure, h.setting = now, "", ""
+}
+
+// decided clears a failure to reach the database; a commit alone makes the node ready again.
+func (h *health) decided() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.setting = ""
+}
+
+func (h *health) failed(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.failure = err.Error()
+}
+
+func (h *health) unsafe(setting string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.setting = setting
+}
+
+// undecided is the reason of a request that no lane could decide.
+func (h *health) undecided() allocation.Reason {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.failure != "" {
+		return allocation.DatabaseUnavailable
+	}
+	return allocation.Overloaded
+}
+
+// detail tells operators more about a reason of the node's own. No secret is in a database's error.
+func (h *health) detail(r allocation.Reason) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch r {
+	case allocation.DatabaseUnavailable:
+		return h.failure
+	case allocation.UnsafeSettings:
+		return h.setting
+	case allocation.OutcomeUnknown:
+		return "ask again with the same admission id"
+	}
+	return ""
+}
+
+// last is when a commit last succeeded, and why none has since.
+func (h *health) last() (at time.Time, failure string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.commitAt, h.failure
+}
+
+// ready says whether admissions commit; if not, why, in words.
+func (h *health) ready(now time.Time) (bool, []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var why []string
+	switch {
+	case h.setting != "":
+		why = append(why, h.setting)
+	case h.failure != "":
+		why = append(why, "admissions fail to commit: "+h.failure)
+	case h.commitAt.IsZero():
+		why = append(why, "no commit yet")
+	case now.Sub(h.commitAt) > readyWithin:
+		why = append(why, "no commit for "+now.Sub(h.commitAt).Truncate(time.Second).String())
+	}
+	return len(why) == 0, why
+}

@@ -1,0 +1,271 @@
+package regional
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"tranche/allocation"
+)
+
+// Bounds of a lane.
+const (
+	maxTries     = 12                     // batches that one request may need
+	boundaryNear = time.Second            // before a period's end the next one is locked too
+	beginWithin  = 900 * time.Millisecond // for the first round trip, less where every deadline is nearer
+	commitWithin = 10 * time.Second       // for the answer of a commit; the commit itself is never cancelled
+	resolveEvery = 50 * time.Millisecond  // first wait between two tries to learn an unknown outcome; doubles
+	resolveMost  = time.Second
+)
+
+// lane is one batch at a time: it gathers the requests that wait, locks what they need, decides them in order of arrival
+// by allocation's pure function, and commits the ids with the spend. Two lanes of a node are two transactions in flight.
+//
+//	gather ─▶ Begin (locks, ids, clock) ─▶ Decide, one by one ─▶ Commit ─▶ answer
+//	   ▲                                       │ needs other rows   │ raced
+//	   └───────────── uncharged ◀──────────────┴────────────────────┘
+type lane struct {
+	node   *Node
+	writer Writer
+	carry  []*call // to be decided first in the next batch
+	pace   estimate
+}
+
+// run decides until ctx ends, and then what is left in its hands.
+func (ln *lane) run(ctx context.Context) {
+	for {
+		batch := ln.gather(ctx)
+		if batch == nil {
+			return
+		}
+		ln.work(ctx, batch)
+	}
+}
+
+// gather waits for a request and takes all others that are there, up to the bounds of one batch.
+func (ln *lane) gather(ctx context.Context) []*call {
+	batch := ln.carry
+	ln.carry = nil
+	if len(batch) == 0 {
+		select {
+		case c := <-ln.node.waiting:
+			batch = append(batch, c)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	if batch[0].alone {
+		half := max(1, len(batch)/2)
+		ln.carry = append(ln.carry, batch[half:]...)
+		return batch[:half]
+	}
+	for len(batch) < MaxBatchRequests {
+		select {
+		case c := <-ln.node.waiting:
+			batch = append(batch, c)
+			continue
+		default:
+		}
+		break
+	}
+	return batch
+}
+
+// work runs one batch to its end.
+func (ln *lane) work(ctx context.Context, batch []*call) {
+	n := ln.node
+	batch = ln.claim(batch)
+	if len(batch) == 0 {
+		return
+	}
+	started := n.cfg.Now()
+	want, kept := ln.want(batch)
+	begin, cancel := context.WithTimeout(ctx, beginWithin)
+	defer cancel()
+	tx, err := n.owner.Begin(begin, ln.writer, want)
+	if err != nil {
+		ln.failed(ctx, batch, err)
+		return
+	}
+	ln.putBack(batch[len(kept):]) // more rows than one batch may lock
+	batch = kept
+	seen := tx.Seen()
+	n.clock.set(seen.Now)
+	if seen.Behind {
+		tx.Abandon()
+		ln.putBack(batch)
+		n.reload(ctx)
+		return
+	}
+	catalogue := n.advance(&seen.Loaded)
+	locked := ln.locked(seen, want, catalogue)
+	decided, mustCommit := ln.decide(locked, batch)
+	if !mustCommit {
+		tx.Abandon()
+		n.health.decided()
+		ln.answer(decided)
+		return
+	}
+	late, stop := context.WithTimeout(context.WithoutCancel(ctx), commitWithin)
+	defer stop()
+	committing := n.cfg.Now()
+	err = tx.Commit(late, writesOf(locked))
+	n.metrics.ObserveCommit(n.cfg.Now().Sub(committing))
+	n.metrics.ObserveBatch(len(decided))
+	if err == nil {
+		ln.pace.add(n.cfg.Now().Sub(started))
+		n.health.committed(n.cfg.Now())
+		n.known.add(want.Usage, seen)
+		ln.answer(decided)
+		return
+	}
+	ln.uncommitted(ctx, decided, err)
+}
+
+// claim takes the calls whose callers still wait, and refuses those that cannot be committed within their deadline.
+func (ln *lane) claim(batch []*call) []*call {
+	soonest := ln.node.cfg.Now().Add(ln.pace.typical())
+	return slices.DeleteFunc(batch, func(c *call) bool {
+		if !c.claim() {
+			c.group.finish()
+			return true
+		}
+		if c.tries >= maxTries || c.deadline.Before(soonest) {
+			c.answer(ln.node.cannot(c.request, allocation.Overloaded))
+			return true
+		}
+		return false
+	})
+}
+
+// putBack returns claimed calls to the front, uncharged.
+func (ln *lane) putBack(calls []*call) {
+	for _, c := range calls {
+		if c.again() {
+			ln.carry = append(ln.carry, c)
+		}
+	}
+}
+
+// verdict is a call with what was decided for it.
+type verdict struct {
+	call     *call
+	decision allocation.Decision
+}
+
+// decide decides the batch over the locked state. What needs other rows goes to the next batch. It says whether there is
+// something to commit: a change, or a replay, which is told only after a commit of our own (it may show a row that a
+// synchronous replica does not have yet).
+func (ln *lane) decide(locked *allocation.Locked, batch []*call) (decided []verdict, mustCommit bool) {
+	for _, c := range batch {
+		if c.probe {
+			mustCommit = true
+			decided = append(decided, verdict{c, allocation.Decision{Reason: allocation.Allow}})
+			continue
+		}
+		o := locked.Decide(c.plan)
+		if o.Again {
+			ln.node.known.forget(c.plan.Keys())
+			ln.putBack([]*call{c})
+			continue
+		}
+		mustCommit = mustCommit || o.Decision.Replayed || o.Decision.State != ""
+		decided = append(decided, verdict{c, o.Decision})
+	}
+	return decided, mustCommit || len(locked.ChangedUsage)+len(locked.Inserted)+len(locked.Updated) > 0
+}
+
+func (ln *lane) answer(decided []verdict) {
+	for _, v := range decided {
+		v.call.answer(v.decision)
+	}
+}
+
+// failed handles a first round trip that failed: nothing was decided.
+func (ln *lane) failed(ctx context.Context, batch []*call, err error) {
+	if errors.Is(err, ErrHistoryLost) {
+		ln.node.lost(ctx, err)
+	}
+	if errors.Is(err, ErrRaced) { // a deadlock or a lock that took too long
+		ln.putBack(batch)
+		return
+	}
+	ln.node.health.failed(err)
+	ln.refuse(batch)
+}
+
+func (ln *lane) refuse(batch []*call) {
+	reason := ln.node.health.undecided()
+	if stopped := ln.node.stoppedBy(); stopped != "" {
+		reason = stopped
+	}
+	for _, c := range batch {
+		c.answer(ln.node.cannot(c.request, reason))
+	}
+}
+
+// uncommitted handles a commit that did not succeed, or of which that is not known.
+func (ln *lane) uncommitted(ctx context.Context, decided []verdict, err error) {
+	calls := make([]*call, len(decided))
+	for i, v := range decided {
+		calls[i] = v.call
+	}
+	switch {
+	case errors.Is(err, ErrRaced):
+		ln.putBack(calls)
+	case errors.Is(err, ErrHistoryLost):
+		ln.node.lost(ctx, err)
+		ln.refuse(calls)
+	case errors.Is(err, ErrUnknownOutcome):
+		ln.node.health.failed(err)
+		if ln.resolve(ctx, decided) {
+			return
+		}
+		ln.putBack(calls)
+	default:
+		ln.node.health.failed(err)
+		// Nothing was committed. One bad row must not refuse its neighbours: halve, down to the one that fails alone.
+		if len(calls) == 1 && calls[0].alone {
+			ln.refuse(calls)
+			return
+		}
+		for _, c := range calls {
+			c.alone = true
+		}
+		ln.putBack(calls)
+	}
+}
+
+// resolve waits until the truth about a lost commit is known, and answers if it was committed. The callers stop waiting by
+// themselves when their deadlines pass: for them the outcome is unknown.
+func (ln *lane) resolve(ctx context.Context, decided []verdict) (committed bool) {
+	wait := resolveEvery
+	for {
+		committed, err := ln.writer.Resolve(ctx)
+		switch {
+		case err == nil && committed:
+			ln.node.health.committed(ln.node.cfg.Now())
+			ln.answer(decided)
+			return true
+		case err == nil:
+			return false
+		case errors.Is(err, ErrHistoryLost):
+			ln.node.lost(ctx, err)
+			for _, v := range decided {
+				v.call.answer(ln.node.cannot(v.call.request, allocation.OutcomeUnknown))
+			}
+			return true
+		}
+		ln.node.health.failed(err)
+		select {
+		case <-ctx.Done():
+			for _, v := range decided {
+				v.call.answer(ln.node.cannot(v.call.request, allocation.OutcomeUnknown))
+			}
+			return true
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, resolveMost)
+	}
+}

@@ -1,0 +1,293 @@
+package regional
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tranche/allocation"
+)
+
+// Bounds of a node.
+const (
+	queueMost   = 16384 // requests that wait for a lane; beyond it the answer is overloaded, at once
+	defaultLane = 2     // batches in flight
+)
+
+// Config is what a node is told.
+type Config struct {
+	Region     string
+	Name       string // of the node, unique in its region
+	URL        string // where operators reach it, told to the coordinator; may be empty
+	Version    string // of the program
+	Deployment string // that the region's token belongs to
+
+	Coordinator Coordinator
+	SyncEvery   time.Duration       // how long the coordinator may hold a call; 0: 1 s
+	CloseGrace  allocation.Duration // how long after its end a period may still be spent; 0: 30 s
+	Retention   allocation.Duration // of admission ids; 0: 24 h
+	Lanes       int                 // batches in flight; 0: 2
+
+	Log     hclog.Logger
+	Metrics *Metrics
+	Now     func() time.Time
+}
+
+// Node is one regional process: it decides requests over the region's one database, and keeps the region in contact with
+// the coordinator. Any number of nodes serve one owner; none of them holds anything that counts.
+type Node struct {
+	cfg       Config
+	owner     Owner
+	waiting   chan *call
+	catalogue atomic.Pointer[allocation.Catalogue]
+	known     knownRows
+	clock     clock
+	health    health
+	metrics   *Metrics
+	log       hclog.Logger
+	synced    syncState
+
+	mu          sync.Mutex // of the catalogue's successor; never held across a store call
+	stopped     atomic.Pointer[allocation.Reason]
+	fullestRows atomic.Pointer[[]allocation.Usage]
+}
+
+// NewNode makes a node over an owner. Run starts it.
+func NewNode(cfg Config, owner Owner) *Node {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = NewMetrics(prometheus.NewRegistry())
+	}
+	if cfg.Lanes == 0 {
+		cfg.Lanes = defaultLane
+	}
+	if cfg.SyncEvery == 0 {
+		cfg.SyncEvery = time.Second
+	}
+	if cfg.CloseGrace == 0 {
+		cfg.CloseGrace = 30
+	}
+	if cfg.Retention == 0 {
+		cfg.Retention = allocation.Day
+	}
+	n := &Node{
+		cfg: cfg, owner: owner, waiting: make(chan *call, queueMost), metrics: cfg.Metrics, log: cfg.Log,
+		clock: clock{local: cfg.Now},
+	}
+	n.catalogue.Store(allocation.NewCatalogue(cfg.Region))
+	n.health.start(cfg.Now())
+	starting := allocation.Starting
+	n.stopped.Store(&starting)
+	return n
+}
+
+// Run serves until ctx ends: it loads what the owner knows, then decides, syncs and tidies. It returns when all of that
+// has ended and its writers are marked as ended.
+func (n *Node) Run(ctx context.Context) error {
+	writers, err := n.start(ctx)
+	if err != nil {
+		return err
+	}
+	var parts sync.WaitGroup
+	for _, w := range writers[:n.cfg.Lanes] {
+		ln := &lane{node: n, writer: w}
+		parts.Go(func() { ln.run(ctx) })
+	}
+	parts.Go(func() { n.keep(ctx, writers[n.cfg.Lanes]) })
+	parts.Go(func() { n.watch(ctx) })
+	parts.Wait()
+	n.drainQueue()
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	for _, w := range writers {
+		if err := w.End(end); err != nil {
+			n.log.Debug("end writer", "error", err)
+			break
+		}
+	}
+	return nil
+}
+
+// start waits for the database, registers the writers, and loads the catalogue. A database that answers but is not this
+// region's is an error.
+func (n *Node) start(ctx context.Context) ([]Writer, error) {
+	wait := 50 * time.Millisecond
+	for {
+		writers, err := n.register(ctx)
+		if err == nil {
+			n.stopped.Store(nil)
+			return writers, nil
+		}
+		if errors.Is(err, ErrNotReady) {
+			return nil, err
+		}
+		n.health.failed(err)
+		n.log.Warn("wait for the database", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, time.Second)
+	}
+}
+
+func (n *Node) register(ctx context.Context) ([]Writer, error) {
+	var writers []Writer
+	for i := range n.cfg.Lanes + 1 {
+		name := fmt.Sprintf("%s/lane-%d", n.cfg.Name, i)
+		if i == n.cfg.Lanes {
+			name = n.cfg.Name + "/sync"
+		}
+		w, err := n.owner.NewWriter(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("register writer %s: %w", name, err)
+		}
+		writers = append(writers, w)
+	}
+	loaded, err := n.owner.Load(ctx, 0)
+	if err != nil {
+		return nil, fmt.Errorf("load the catalogue: %w", err)
+	}
+	if loaded.Region != n.cfg.Region {
+		return nil, fmt.Errorf("the database belongs to region %q, this node to %q: %w", loaded.Region, n.cfg.Region, ErrNotReady)
+	}
+	n.advance(&loaded)
+	return writers, nil
+}
+
+// queue hands a call to the lanes; false if too many wait.
+func (n *Node) queue(c *call) bool {
+	select {
+	case n.waiting <- c:
+		return true
+	default:
+		return false
+	}
+}
+
+// drainQueue refuses what still waits when the lanes have ended.
+func (n *Node) drainQueue() {
+	starting := allocation.Starting
+	n.stopped.Store(&starting)
+	for {
+		select {
+		case c := <-n.waiting:
+			c.reject(n.cannot(c.request, allocation.DatabaseUnavailable))
+		default:
+			return
+		}
+	}
+}
+
+// advance takes what a transaction read of budgets and terms into the catalogue, and returns the newest.
+func (n *Node) advance(seen *Loaded) *allocation.Catalogue {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	c := n.catalogue.Load()
+	if seen.Changes > c.Number {
+		c = c.With(seen.Changes, seen.Budgets, seen.Terms, seen.Gone)
+		n.catalogue.Store(c)
+	}
+	n.synced.note(seen)
+	return c
+}
+
+// reload brings the catalogue on when it is further behind than one batch reads.
+func (n *Node) reload(ctx context.Context) {
+	loaded, err := n.owner.Load(ctx, n.catalogue.Load().Number)
+	if err != nil {
+		n.health.failed(err)
+		return
+	}
+	n.advance(&loaded)
+	n.synced.noteRest(&loaded)
+}
+
+// stoppedBy is why this node admits nothing, or empty.
+func (n *Node) stoppedBy() allocation.Reason {
+	if r := n.stopped.Load(); r != nil {
+		return *r
+	}
+	return ""
+}
+
+// lost stops the region: the node's own last write is not in the database. This process admits nothing from now on, and
+// neither does any other, once the database has recorded why.
+func (n *Node) lost(ctx context.Context, cause error) {
+	reason := allocation.HistoryLost
+	if old := n.stopped.Swap(&reason); old != nil && *old == reason {
+		return
+	}
+	n.log.Error("stop admitting", "reason", reason, "error", cause)
+	n.health.failed(cause)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := n.owner.Stop(stop, reason, cause.Error()); err != nil {
+		n.log.Error("record that the region is stopped", "error", err)
+	}
+}
+
+// Catalogue is what the node knows of budgets and terms.
+func (n *Node) Catalogue() *allocation.Catalogue { return n.catalogue.Load() }
+
+// Find tells the state of an admission id, after a commit that is newer than what it read.
+func (n *Node) Find(ctx context.Context, key allocation.IDKey) (allocation.Decision, bool, error) {
+	seen, err := n.owner.Peek(ctx, Want{IDs: []allocation.IDKey{key}, Changes: n.catalogue.Load().Number})
+	if err != nil {
+		return allocation.Decision{}, false, fmt.Errorf("look up the admission id: %w", err)
+	}
+	a := seen.IDs[key]
+	if a == nil {
+		return allocation.Decision{}, false, nil
+	}
+	if err := n.commitNow(ctx); err != nil {
+		return allocation.Decision{}, false, err
+	}
+	return allocation.Tell(n.cfg.Region, a), true, nil
+}
+
+// commitNow commits once, begun after the call: what was read before it is then durable, replicas included.
+func (n *Node) commitNow(ctx context.Context) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = n.cfg.Now().Add(time.Second)
+	}
+	g := newGroup(1)
+	c := &call{probe: true, deadline: deadline, group: g}
+	if !n.queue(c) {
+		return errors.New("too many requests wait")
+	}
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-g.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	if d := n.collect(c); d.Reason != allocation.Allow {
+		return fmt.Errorf("commit to the database: %s", d.Reason)
+	}
+	return nil
+}
+
+// Reservations lists open reservations after a key.
+func (n *Node) Reservations(ctx context.Context, after allocation.IDKey, limit int) ([]allocation.Admission, error) {
+	return n.owner.Reservations(ctx, after, limit)
+}
+
+// Export reads a page of the owner's whole account.
+func (n *Node) Export(ctx context.Context, after string, limit int) (Account, error) {
+	return n.owner.Export(ctx, after, limit)
+}

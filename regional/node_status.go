@@ -1,0 +1,100 @@
+package regional
+
+import (
+	"time"
+
+	"tranche/allocation"
+)
+
+// Status tells how the node and its region are, from memory.
+func (n *Node) Status() NodeStatus {
+	now, catalogue := n.cfg.Now(), n.catalogue.Load()
+	s := NodeStatus{
+		Region: n.cfg.Region, Node: n.cfg.Name, Deployment: n.cfg.Deployment, Version: n.cfg.Version, Changes: catalogue.Number,
+		Fullest: n.fullest(),
+	}
+	s.Ready, s.Reasons = n.health.ready(now)
+	s.LastCommitAt, s.LastCommitError = n.health.last()
+	n.synced.status(&s, now, n.clock.now())
+	if own := n.stoppedBy(); own != "" {
+		s.Stopped = own
+	}
+	if s.Stopped == "" && s.Incarnation == "" {
+		s.Stopped, s.StoppedDetail = allocation.Starting, "the coordinator has not given the region an incarnation yet"
+	}
+	if s.Stopped != "" {
+		s.Ready = false
+		s.Reasons = append(s.Reasons, "admits nothing: "+string(s.Stopped))
+	}
+	s.Runway = runway(catalogue, n.clock.instant())
+	for _, b := range catalogue.Budgets() {
+		if !b.Deleted {
+			s.Budgets++
+		}
+	}
+	return s
+}
+
+// runway is the budget whose opened terms end first.
+func runway(c *allocation.Catalogue, now allocation.Instant) *Runway {
+	var least *Runway
+	for _, b := range c.Budgets() {
+		if b.Deleted {
+			continue
+		}
+		until := c.CoveredUntil(b.Budget.Name, now)
+		if until == allocation.Never {
+			continue
+		}
+		seconds := max(0, int64(until-now))
+		if least == nil || seconds < least.Seconds {
+			least = &Runway{Seconds: seconds, Budget: b.Budget.Name}
+		}
+	}
+	return least
+}
+
+// fullest shows the usage that watch last read.
+func (n *Node) fullest() []BudgetStatus {
+	usage := n.fullestRows.Load()
+	if usage == nil {
+		return nil
+	}
+	catalogue := n.catalogue.Load()
+	var out []BudgetStatus
+	for _, u := range *usage {
+		b, ok := catalogue.Budget(u.Budget)
+		if !ok {
+			continue
+		}
+		limit := b.Budget.LimitOrZero()
+		if b.Deleted {
+			limit = 0
+		}
+		out = append(out, BudgetStatus{
+			Budget: u.Budget, Instance: u.Instance, Class: u.Class, Unit: b.Budget.Unit, Period: u.Period, Until: u.Until,
+			Limit: limit, Share: u.Granted - u.Returned, Spent: u.Spent, Reserved: u.Reserved, Spendable: u.Spendable(limit),
+		})
+	}
+	return out
+}
+
+// status fills in what is known of the contact with the coordinator and of the owner's row.
+func (s *syncState) status(out *NodeStatus, now time.Time, databaseNow int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.loaded
+	out.Incarnation, out.Config = l.Incarnation, l.Config
+	out.Stopped, out.StoppedDetail = l.Stopped, l.Detail
+	out.Reservations.Open = l.OpenReservations
+	if l.OldestReservation != 0 {
+		out.Reservations.Oldest = time.UnixMicro(l.OldestReservation).UTC()
+	}
+	out.Sync = SyncStatus{LastSuccess: s.last, LastError: s.err, Draining: s.draining, Revision: l.Revision}
+	if l.ObservedAt != 0 {
+		age := float64(databaseNow-l.ObservedAt) / 1e6
+		out.Sync.EvidenceAgeSeconds, out.Sync.AgeSeconds = &age, age
+	} else if !s.last.IsZero() {
+		out.Sync.AgeSeconds = now.Sub(s.last).Seconds()
+	}
+}

@@ -1,0 +1,155 @@
+package regional
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"tranche/allocation"
+)
+
+// want plans the batch by the node's idea of the database's clock, and lists what it needs locked. The second result is
+// the calls that fit into one batch; the others wait for the next.
+func (ln *lane) want(batch []*call) (Want, []*call) {
+	n := ln.node
+	catalogue := n.catalogue.Load()
+	now := n.clock.instant()
+	soon := allocation.At(time.UnixMicro(n.clock.now()).Add(boundaryNear))
+	usage := map[allocation.UsageKey]WantedUsage{}
+	ids, ofIDs := map[allocation.IDKey]bool{}, map[allocation.IDKey]bool{}
+	kept := batch
+	for i, c := range batch {
+		if len(usage) > MaxBatchKeys-2*allocation.MaxBudgetsPerRequest {
+			kept = batch[:i]
+			break
+		}
+		if c.probe {
+			continue
+		}
+		c.plan = catalogue.Plan(c.request, now)
+		n.wantLines(usage, c.plan)
+		if soon != now {
+			n.wantLines(usage, catalogue.Plan(c.request, soon))
+		}
+		if key := c.request.Key; key.ID != "" && c.request.Op != allocation.Check {
+			ids[key] = true
+			if !admits(c.request.Op) {
+				ofIDs[key] = true
+			}
+		}
+	}
+	return Want{
+		Usage:   slices.SortedFunc(maps.Values(usage), func(a, b WantedUsage) int { return a.Compare(b.UsageKey) }),
+		IDs:     slices.SortedFunc(maps.Keys(ids), allocation.IDKey.Compare),
+		OfIDs:   slices.SortedFunc(maps.Keys(ofIDs), allocation.IDKey.Compare),
+		Changes: catalogue.Number,
+	}, kept
+}
+
+func (n *Node) wantLines(usage map[allocation.UsageKey]WantedUsage, p allocation.Plan) {
+	for _, l := range p.Lines {
+		if l.Problem != "" {
+			continue
+		}
+		usage[l.UsageKey] = WantedUsage{
+			UsageKey: l.UsageKey, Until: l.Until, Term: l.Term, Make: !n.known.has(l.UsageKey),
+			MaxInstances: l.Budget.WithDefaults().MaxInstances,
+		}
+	}
+}
+
+// locked is what the transaction found, in the words of the pure function.
+func (ln *lane) locked(seen *Seen, want Want, catalogue *allocation.Catalogue) *allocation.Locked {
+	n := ln.node
+	lookedUp := make(map[allocation.IDKey]bool, len(want.IDs))
+	for _, id := range want.IDs {
+		lookedUp[id] = true
+	}
+	l := &allocation.Locked{
+		Catalogue: catalogue, Now: seen.Now, ClosedBefore: seen.ClosedBefore, Stopped: seen.Stopped,
+		Incarnation: seen.Incarnation, Revision: seen.Revision, ObservedAt: seen.ObservedAt, Node: n.cfg.Name,
+		Usage: seen.Usage, Full: seen.Full, None: map[allocation.UsageKey]bool{}, IDs: seen.IDs,
+		LookedUp:     func(k allocation.IDKey) bool { return lookedUp[k] },
+		Elsewhere:    n.elsewhere(),
+		ChangedUsage: map[allocation.UsageKey]bool{}, Inserted: map[allocation.IDKey]bool{}, Updated: map[allocation.IDKey]bool{},
+	}
+	for _, w := range want.Usage {
+		if w.Make && seen.Usage[w.UsageKey] == nil && !seen.Full[w.UsageKey] {
+			l.None[w.UsageKey] = true
+		}
+	}
+	switch {
+	case seen.Unsafe != "":
+		l.Stopped = allocation.UnsafeSettings
+		n.health.unsafe(seen.Unsafe)
+	case l.Stopped == "" && seen.Incarnation == "":
+		l.Stopped = allocation.Starting
+	}
+	if l.Stopped == "" {
+		l.Stopped = n.stoppedBy()
+	}
+	return l
+}
+
+// writesOf is what the decisions changed.
+func writesOf(l *allocation.Locked) Writes {
+	var w Writes
+	for _, k := range slices.SortedFunc(maps.Keys(l.ChangedUsage), allocation.UsageKey.Compare) {
+		w.Usage = append(w.Usage, l.Usage[k])
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(l.Inserted), allocation.IDKey.Compare) {
+		w.Inserted = append(w.Inserted, l.IDs[k])
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(l.Updated), allocation.IDKey.Compare) {
+		w.Updated = append(w.Updated, l.IDs[k])
+	}
+	return w
+}
+
+// knownMost bounds each half of knownRows.
+const knownMost = 200_000
+
+// knownRows remembers which usage rows exist, so that a batch need not make them. Two halves: when the newer one is full,
+// the older one is dropped. Being wrong costs a round trip, never a permit.
+type knownRows struct {
+	mu         sync.Mutex
+	newer, old map[allocation.UsageKey]struct{}
+}
+
+func (k *knownRows) has(key allocation.UsageKey) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := k.newer[key]; ok {
+		return true
+	}
+	_, ok := k.old[key]
+	return ok
+}
+
+// add remembers the rows that a committed batch had locked.
+func (k *knownRows) add(want []WantedUsage, seen *Seen) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, w := range want {
+		if !w.Make || seen.Usage[w.UsageKey] == nil {
+			continue
+		}
+		if len(k.newer) >= knownMost {
+			k.old, k.newer = k.newer, nil
+		}
+		if k.newer == nil {
+			k.newer = map[allocation.UsageKey]struct{}{}
+		}
+		k.newer[w.UsageKey] = struct{}{}
+	}
+}
+
+func (k *knownRows) forget(keys []allocation.UsageKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, key := range keys {
+		delete(k.newer, key)
+		delete(k.old, key)
+	}
+}
