@@ -2,6 +2,7 @@ package allocation
 
 import (
 	"errors"
+	"sort"
 	"strings"
 	"time"
 )
@@ -83,22 +84,42 @@ func (w Window) calendarPeriodAt(now Instant) (Period, bool) {
 //
 // time.Date cannot be asked: at a midnight that does not exist it answers 23:00
 // of the day before or 01:00, depending on the zone, and at one that exists
-// twice it may answer the second. So this walks the stretches of constant
+// twice it may answer the second. So this walks the stretches of equal
 // offset around d. It rises with d, so that periods never overlap.
 func firstInstant(d date, zone *time.Location) Instant {
 	midnight := At(d)
 	// No offset reaches 36 h, so nothing before this shows d or later.
-	at := midnight.plus(-36 * int64(Hour)).Time().In(zone)
-	for {
-		_, offset := at.Zone()
-		candidate := midnight - Instant(offset)
-		if candidate <= At(at) {
-			return At(at) // the stretch begins with d, or after it
+	for at := midnight.plus(-36 * int64(Hour)); ; {
+		candidate := midnight - offsetAt(at, zone)
+		if candidate <= at {
+			return at // the stretch begins with d, or after it
 		}
-		_, end := at.ZoneBounds()
-		if end.IsZero() || candidate < At(end) {
+		end := stretchEnd(at, zone)
+		if candidate < end {
 			return candidate
 		}
 		at = end
 	}
+}
+
+// stretchEnd returns the first instant after at with another offset, or one hour
+// after at if that comes first. No zone has changed twice within an hour.
+//
+// time.Time.ZoneBounds would say it, but on the last day of a leap year it
+// answers an end that is not after the instant asked for (Go 1.26), and a walk
+// along it never ends.
+func stretchEnd(at Instant, zone *time.Location) Instant {
+	const step = Instant(Hour)
+	offset := offsetAt(at, zone)
+	if offsetAt(at+step, zone) == offset {
+		return at + step
+	}
+	after := sort.Search(int(step), func(i int) bool { return offsetAt(at+Instant(i), zone) != offset })
+	return at + Instant(after)
+}
+
+// offsetAt returns how many seconds the zone's clocks are ahead of UTC.
+func offsetAt(at Instant, zone *time.Location) Instant {
+	_, offset := at.Time().In(zone).Zone()
+	return Instant(offset)
 }

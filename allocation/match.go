@@ -159,11 +159,11 @@ func MostBudgetsHit(budgets []Budget, enough, steps int) (most int, example Labe
 // one after the other. A label never needs to stay absent: a value keeps all
 // budgets that do not ask for the label, and adds some.
 type hitSearch struct {
-	budgets    []Budget
+	budgets       []Budget
 	enough, steps int
-	chosen     Labels // values given on the way to here
-	most       int
-	best       Labels
+	chosen        Labels // values given on the way to here
+	most          int
+	best          Labels
 }
 
 // search goes through all values of one label of the open budgets, those that

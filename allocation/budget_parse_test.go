@@ -1,0 +1,169 @@
+package allocation
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+const budgetJSON = `{
+	"budget": "acme/{tier}/{caller}", "unit": "usd_micros", "limit": 9007199254740992,
+	"window": {"calendar": "month", "zone": "Europe/Berlin"},
+	"match": {"tenant": "acme", "route": "/v1/chat"}, "missing_label": "unchecked",
+	"allocation": {"policy": "home", "region_from": "tier"},
+	"runs_alone_for": "3d", "max_instances": 1000, "admission_id": "generated", "on_lapse": "release",
+	"longest_reservation": "90s", "on_exhausted": 402, "max_evidence_age": "1m30s", "on_stale_evidence": "admit"}`
+
+// Every field must arrive: one that is silently dropped is a rule that is not enforced.
+func TestParseBudgetReadsEveryField(t *testing.T) {
+	got, err := ParseBudget([]byte(budgetJSON))
+	want := Budget{
+		Name: "acme/{tier}/{caller}", Unit: "usd_micros", Limit: units(MaxUnits),
+		Window:       Window{Calendar: "month", Zone: "Europe/Berlin"},
+		Match:        map[string]string{"tenant": "acme", "route": "/v1/chat"},
+		MissingLabel: MissingLabelUnchecked, Allocation: Policy{Policy: PolicyHome, RegionFrom: "tier"},
+		RunsAloneFor: 3 * Day, MaxInstances: 1000, AdmissionID: AdmissionIDGenerated, OnLapse: OnLapseRelease,
+		LongestReservation: 90, OnExhausted: 402, MaxEvidenceAge: 90, OnStaleEvidence: OnStaleAdmit,
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Fatalf("read %+v, %v; want %+v", got, err, want)
+	}
+	for i := range reflect.TypeFor[Budget]().NumField() {
+		if reflect.ValueOf(got).Field(i).IsZero() {
+			t.Errorf("field %s is not part of this test", reflect.TypeFor[Budget]().Field(i).Name)
+		}
+	}
+}
+
+const simple = `"budget": "a", "unit": "requests", "limit": 5, "window": {"every": "1m"}, "allocation": {"policy": "fixed", "weights": {"us": 1}}`
+
+// Strictness, case by case: each of these is a different budget than its author meant, or two at once.
+func TestParseBudgetIsStrict(t *testing.T) {
+	if _, err := ParseBudget([]byte("{" + simple + "}")); err != nil {
+		t.Fatal(err)
+	}
+	swap := func(old, new string) string { return "{" + strings.Replace(simple, old, new, 1) + "}" }
+	for _, c := range []struct{ field, text string }{
+		{"document", ""},
+		{"document", "null"},
+		{"document", "[]"},
+		{"document", `"a"`},
+		{"document", "{" + simple},
+		{"document", "{" + simple + "} {}"},
+		{"document", "{" + simple + "}x"},
+		{"document", "{" + simple + ", \"x\": \"\xff\"}"},
+		{"document", "{" + simple + strings.Repeat(" ", MaxBudgetBytes) + "}"},
+		{"colour", "{" + simple + `, "colour": 1}`},
+		{"Limit", swap(`"limit"`, `"Limit"`)},
+		{"limit", "{" + simple + `, "limit": 6}`},
+		{"window.every", swap(`{"every": "1m"}`, `{"every": "1m", "every": "2m"}`)},
+		{"window.often", swap(`"every"`, `"often"`)},
+		{"allocation.weights.us", swap(`{"us": 1}`, `{"us": 1, "us": 2}`)},
+		{"allocation.weights.us", swap(`{"us": 1}`, `{"us": 1.5}`)},
+		{"allocation.weights.us", swap(`{"us": 1}`, `{"us": -1}`)},
+		{"allocation.weights", swap(`{"us": 1}`, `["us"]`)},
+		{"allocation.weights", swap(`{"us": 1}`, `5`)},
+		{"allocation.weights.us", swap(`{"us": 1}`, `{"us": {"us": 1}}`)},
+		{"allocation.weights.us.us", swap(`{"us": 1}`, `{"us": {"us": {"us": 1}}}`)},
+		{"limit", swap("5", "null")},
+		{"limit", swap("5", `"5"`)},
+		{"limit", swap("5", "5.0")},
+		{"limit", swap("5", "5e0")},
+		{"limit", swap("5", "5E2")},
+		{"limit", swap("5", "-5")},
+		{"limit", swap("5", "-0")},
+		{"limit", swap("5", "9007199254740993")},
+		{"limit", swap("5", "99999999999999999999")},
+		{"limit", swap(`"limit": 5, `, "")},
+		{"window.every", swap(`"1m"`, `60`)},
+		{"window.every", swap(`"1m"`, `"1.5s"`)},
+		{"unit", swap(`"requests"`, `null`)},
+		{"match", "{" + simple + `, "match": "tenant"}`},
+		{"match.tenant", "{" + simple + `, "match": {"tenant": 5}}`},
+		{"match.tenant", "{" + simple + `, "match": {"tenant": "\ud800"}}`},
+		{"runs_alone_for", "{" + simple + `, "runs_alone_for": "0s"}`},
+		{"on_exhausted", "{" + simple + `, "on_exhausted": 0}`},
+		{"on_exhausted", "{" + simple + `, "on_exhausted": 4294967698}`}, // 402 in the lower 32 bits
+		{"max_instances", swap(`"a"`, `"{a}", "max_instances": 0`)},
+		{"window.once.from", swap(`{"every": "1m"}`, `{"once": {}}`)},
+		{"window.once.until", swap(`{"every": "1m"}`, `{"once": {"from": "2026-01-01T00:00:00Z", "until": "tomorrow"}}`)},
+	} {
+		b, err := ParseBudget([]byte(c.text))
+		problems, _ := err.(Problems)
+		if len(problems) != 1 || problems[0].Field != c.field || problems[0].Fix == "" {
+			t.Errorf("%.120s: %+v, %v; want one problem of %s", c.text, b, err, c.field)
+		}
+	}
+}
+
+func drawBudget(t *rapid.T) Budget {
+	b := validBudget()
+	region := rapid.StringMatching(`[a-z0-9-]{1,63}`)
+	label := rapid.StringMatching(`[a-z][a-z0-9_.-]{0,20}`)
+	b.Limit = units(rapid.Int64Range(1000, 1e12).Draw(t, "limit"))
+	b.Match = rapid.MapOfN(label, rapid.StringMatching(`[ -~äß日]{1,40}`), 0, 5).Draw(t, "match")
+	if len(b.Match) == 0 {
+		b.Match = nil
+	}
+	b.Window = drawWindow(t)
+	b.Allocation.Weights = rapid.MapOfN(region, rapid.Int64Range(1, 10), 1, 10).Draw(t, "weights")
+	b.MaxEvidenceAge = Duration(rapid.Int64Range(0, int64(Day)).Draw(t, "age"))
+	if rapid.Bool().Draw(t, "template") {
+		b.Name += "/{" + label.Draw(t, "label") + "}"
+		b.MaxInstances = rapid.Int64Range(0, 1e6).Draw(t, "instances")
+	}
+	if rapid.Bool().Draw(t, "once") {
+		b.Window = Window{Once: &Once{From: Instant(rapid.Int64Range(1, 1e10).Draw(t, "from"))}}
+	}
+	if rapid.Bool().Draw(t, "defaults") {
+		b = b.WithDefaults()
+	}
+	return b
+}
+
+// A budget that changed on its way through the store would raise its version,
+// and move permits, without anybody having asked.
+func TestParseBudgetKeepsWhatIsWritten(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		b := drawBudget(t)
+		data, err := json.Marshal(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := ParseBudget(data)
+		if err != nil || !reflect.DeepEqual(parsed, b) {
+			t.Fatalf("%s was read as %+v, %v; want %+v", data, parsed, err, b)
+		}
+	})
+}
+
+// Whatever the bytes, there is no panic; what is taken is valid and survives
+// being written; what is refused names fields and fixes.
+func FuzzParseBudget(f *testing.F) {
+	for _, s := range []string{budgetJSON, "{" + simple + "}", "{}", "[[[[", `{"limit": 1e400}`, `{"window": {"once": {"from": "never"}}}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		b, err := ParseBudget(data)
+		if err != nil {
+			problems, ok := err.(Problems)
+			if !ok || len(problems) == 0 || problems[0].Field == "" || problems[0].Fix == "" {
+				t.Fatalf("refused without field or fix: %v", err)
+			}
+			return
+		}
+		if err := b.WithDefaults().Validate(); err != nil {
+			t.Fatalf("taken, but its defaults are not valid: %v", err)
+		}
+		again, err := json.Marshal(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parsed, err := ParseBudget(again); err != nil || !reflect.DeepEqual(parsed, b) {
+			t.Fatalf("%s was read as %+v, %v; want %+v", again, parsed, err, b)
+		}
+	})
+}
