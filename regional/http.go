@@ -1,0 +1,235 @@
+package regional
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/hashicorp/go-hclog"
+
+	"tranche/allocation"
+)
+
+// Bounds of the HTTP API.
+const (
+	MaxBodyBytes      = 1 << 20
+	DefaultConcurrent = 1024 // requests that are worked on at once; the next is told so at once
+	DefaultDeadline   = time.Second
+	MinDeadline       = time.Millisecond
+	MaxDeadline       = 30 * time.Second
+	DefaultPage       = 100
+	MaxPage           = 1000 // reservations, or budgets of an account, in one answer
+)
+
+// Backend is what the API needs of a node.
+type Backend interface {
+	// Decide answers each request, in their order, in at most a few milliseconds past the deadline. Whatever happens is
+	// an answer: Overloaded, DatabaseUnavailable and OutcomeUnknown too. A decision has its request's Op and Key, and the
+	// region; At is 0 if no database said the time. No commit is begun that cannot finish before the deadline, and the
+	// end of ctx takes nothing back.
+	Decide(ctx context.Context, requests []allocation.Request, deadline time.Time) []allocation.Decision
+
+	// Find tells where an admission stands now, as a replay would: Replayed is true, and Op is the admission's own.
+	// False: the id is not known in this region.
+	Find(ctx context.Context, key allocation.IDKey) (allocation.Decision, bool, error)
+
+	// Reservations lists open reservations by key, after the given one.
+	Reservations(ctx context.Context, after allocation.IDKey, limit int) ([]allocation.Admission, error)
+
+	// Export is one page of the owner's whole account.
+	Export(ctx context.Context, after string, limit int) (Account, error)
+
+	// Status answers from memory, at once.
+	Status() NodeStatus
+
+	// Catalogue is the budgets as the node knows them now; never nil.
+	Catalogue() *allocation.Catalogue
+}
+
+// HTTPConfig is how the API is served.
+type HTTPConfig struct {
+	// Tokens are who may call. None: everybody may, as LoopbackCredential; then the API must listen on loopback only.
+	Tokens []Token
+	// Metrics counts what is answered, and its registry is served; required.
+	Metrics *Metrics
+	// Logger hears of each request at Debug, and of nothing else; nil: nobody does.
+	Logger hclog.Logger
+	// MaxConcurrent bounds the requests that are worked on at once. 0: DefaultConcurrent.
+	MaxConcurrent int
+	// Now is the node's clock, for deadlines and for answers that no database dated; nil: time.Now.
+	Now func() time.Time
+}
+
+// api serves the routes.
+type api struct {
+	Backend
+	config  HTTPConfig
+	routes  map[string]*route
+	tokens  tokens
+	slots   chan struct{}
+	metrics http.Handler
+	newID   func() string
+	random  func(n int64) int64 // 0 to n-1
+}
+
+// route is one path of the API.
+type route struct {
+	path    string // also its name in metrics; the decisions' ends with a slash
+	methods []string
+	serve   func(w http.ResponseWriter, r *http.Request, caller string)
+	open    bool // answered without a token and beyond the concurrency bound
+	quick   bool // answered beyond the concurrency bound: an operator's look at a node that is overloaded
+	counts  [6]counter
+}
+
+// NewHandler serves the API of a node. Everything it answers, evidence included, is for the holder of a gateway's token;
+// what may be forwarded to a caller is the gateway's to choose. It registers the node's gauges with the metrics.
+func NewHandler(config HTTPConfig, b Backend) http.Handler { return newAPI(config, b) }
+
+func newAPI(config HTTPConfig, b Backend) *api {
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	if config.Logger == nil {
+		config.Logger = hclog.NewNullLogger()
+	}
+	if config.MaxConcurrent <= 0 {
+		config.MaxConcurrent = DefaultConcurrent
+	}
+	config.Metrics.watch(b)
+	a := &api{
+		Backend: b, config: config, routes: map[string]*route{}, tokens: tokens(config.Tokens),
+		slots: make(chan struct{}, config.MaxConcurrent), metrics: config.Metrics.handler(), newID: newAdmissionID, random: randomBelow,
+	}
+	post, get := []string{http.MethodPost}, []string{http.MethodGet, http.MethodHead}
+	for _, r := range []*route{
+		{path: "/v1/admit", methods: post, serve: a.admit},
+		{path: "/v1/admit/batch", methods: post, serve: a.admitBatch},
+		{path: "/v1/settle", methods: post, serve: a.speakOf(allocation.Settle)},
+		{path: "/v1/release", methods: post, serve: a.speakOf(allocation.Release)},
+		{path: "/v1/extend", methods: post, serve: a.speakOf(allocation.Extend)},
+		{path: "/v1/match", methods: post, serve: a.match},
+		{path: decisionsPath, methods: get, serve: a.findDecision},
+		{path: "/v1/reservations", methods: get, serve: a.reservations},
+		{path: "/v1/account", methods: get, serve: a.account},
+		{path: "/v1/status", methods: get, serve: a.status, quick: true},
+		{path: "/healthz", methods: get, serve: a.healthz, open: true},
+		{path: "/readyz", methods: get, serve: a.readyz, open: true},
+		{path: "/metrics", methods: get, serve: a.serveMetrics, quick: true},
+	} {
+		r.counts = config.Metrics.route(r.path)
+		a.routes[r.path] = r
+	}
+	return a
+}
+
+const decisionsPath = "/v1/decisions/"
+
+// newAdmissionID makes an id for a caller that sent none: a v7 UUID, so that ids made together lie together in an index.
+func newAdmissionID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		panic("the system has no randomness: " + err.Error())
+	}
+	return id.String()
+}
+
+// ServeHTTP finds the route, and lets through who may call it. The order matters: who has no token neither takes a slot
+// nor has a body read.
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	seen := &statusWriter{ResponseWriter: w}
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	to := a.routes[r.URL.Path]
+	if to == nil && strings.HasPrefix(r.URL.Path, decisionsPath) {
+		to = a.routes[decisionsPath]
+	}
+	if to == nil {
+		writeFault(seen, fault{kind: notFound, detail: "there is no such path; see /v1/admit, /v1/status and the documentation"})
+		return
+	}
+	a.serve(seen, r, to)
+	to.counts[seen.class()].Inc()
+	if a.config.Logger.IsDebug() {
+		a.config.Logger.Debug("answered a request", "route", to.path, "method", r.Method, "status", seen.status)
+	}
+}
+
+func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
+	if !slices.Contains(to.methods, r.Method) {
+		w.Header().Set("Allow", strings.Join(to.methods, ", "))
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		writeFault(w, fault{kind: wrongMethod, detail: to.path + " is for " + strings.Join(to.methods, " and ")})
+		return
+	}
+	if to.open {
+		to.serve(w, r, "")
+		return
+	}
+	caller, refused := a.tokens.caller(r, to.path == "/metrics")
+	if refused != nil {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		writeFault(w, *refused)
+		return
+	}
+	if to.quick {
+		to.serve(w, r, caller)
+		return
+	}
+	select {
+	case a.slots <- struct{}{}:
+		defer func() { <-a.slots }()
+		to.serve(w, r, caller)
+	default:
+		writeFault(w, reasonFault(allocation.Overloaded, "the node already works on as many requests as it may"))
+	}
+}
+
+// statusWriter remembers the status for the metrics.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader sends the status, once.
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// class is 4 for 404 and so on; an answer without WriteHeader is 200.
+func (w *statusWriter) class() int {
+	if w.status < 100 || w.status > 599 {
+		return 2
+	}
+	return w.status / 100
+}
+
+// Timeouts of a server of the API. A caller that sends or reads slowly holds one connection, and no longer than this.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 30 * time.Second
+	writeTimeout      = readTimeout + MaxDeadline + 10*time.Second // counted from the end of the request's header
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 16 << 10
+)
+
+// NewServer is a server for the handler with bounds on what a slow caller can hold. The caller sets TLSConfig and ErrorLog.
+func NewServer(handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
+	}
+}

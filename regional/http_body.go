@@ -1,0 +1,287 @@
+package regional
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"tranche/allocation"
+)
+
+const (
+	maxCosts        = 32       // units in one request
+	maxPooledBuffer = 64 << 10 // a buffer that grew beyond is not kept
+)
+
+// buffers are for bodies and answers.
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+func takeBuffer() *bytes.Buffer { return buffers.Get().(*bytes.Buffer) }
+
+func giveBuffer(b *bytes.Buffer) {
+	if b.Cap() <= maxPooledBuffer {
+		b.Reset()
+		buffers.Put(b)
+	}
+}
+
+// field is one field of a call's body.
+type field uint
+
+const (
+	fieldLabels field = 1 << iota
+	fieldCosts
+	fieldOp
+	fieldDeadline
+	fieldLifetime
+	fieldID
+	fieldTenant
+	fieldItems
+)
+
+var fieldNames = []string{"labels", "costs", "op", "deadline_ms", "lifetime", "admission_id", "tenant", "items"}
+
+// fieldsOf names a set of fields.
+func fieldsOf(set field) string {
+	var names []string
+	for i, name := range fieldNames {
+		if set&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// callBody is the body of any call; which fields it may have is the call's.
+type callBody struct {
+	given    field
+	labels   allocation.Labels
+	costs    map[string]int64
+	op       allocation.Op
+	deadline time.Duration
+	lifetime allocation.Duration
+	id       string
+	tenant   string
+	items    []callBody
+}
+
+// read reads the body of a call that takes these fields. Its fault names all that is wrong.
+func (a *api) read(w http.ResponseWriter, r *http.Request, allowed field) (callBody, *fault) {
+	if f := jsonOnly(r.Header); f != nil {
+		return callBody{}, f
+	}
+	buffer := takeBuffer()
+	defer giveBuffer(buffer)
+	if _, err := buffer.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBodyBytes)); err != nil {
+		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+			return callBody{}, &fault{kind: bodyTooLarge, detail: "send at most 1 MiB; split a batch"}
+		}
+		problem := "could not be read to its end"
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			problem = "is shorter than Content-Length says"
+		}
+		return callBody{}, invalid(allocation.FieldError{Field: "body", Problem: problem, Fix: "send it whole, within 30 s"})
+	}
+	return readCall(buffer.Bytes(), allowed)
+}
+
+// jsonOnly refuses other bodies; a browser cannot send this content type to another site without asking first.
+func jsonOnly(h http.Header) *fault {
+	const fix = "send Content-Type: application/json"
+	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return &fault{kind: wrongMedia, detail: "the body is encoded; send it as plain JSON"}
+	}
+	given := h.Get("Content-Type")
+	if given == "application/json" {
+		return nil
+	}
+	kind, params, err := mime.ParseMediaType(given)
+	charset := params["charset"]
+	if err != nil || kind != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return &fault{kind: wrongMedia, detail: fix}
+	}
+	return nil
+}
+
+// readCall reads a body from its bytes, of which it keeps nothing.
+func readCall(data []byte, allowed field) (callBody, *fault) {
+	r := newJSONReader(data)
+	body := callBody{op: allocation.Spend, deadline: DefaultDeadline}
+	body.read(r, allowed)
+	if problems := r.end(); len(problems) > 0 {
+		return callBody{}, invalid(problems...)
+	}
+	return body, nil
+}
+
+// read reads one object: the body, or an item of a batch.
+func (b *callBody) read(r *jsonReader, allowed field) {
+	r.members(func(key string) {
+		f := fieldOf(key)
+		if f&allowed == 0 {
+			r.wrong("is not known", "use "+fieldsOf(allowed))
+			r.pass(maxJSONDepth)
+			return
+		}
+		if b.given&f != 0 {
+			r.wrong("is given twice", "give it once")
+			r.pass(maxJSONDepth)
+			return
+		}
+		b.given |= f
+		b.readField(r, f)
+	})
+	if b.given&fieldLifetime != 0 && allowed&fieldOp != 0 && b.op != allocation.Reserve {
+		r.path = append(r.path, step{"lifetime", -1})
+		r.wrong("is for reservations", `leave it out, or use op "reserve"`)
+		r.path = r.path[:len(r.path)-1]
+	}
+}
+
+func fieldOf(key string) field {
+	for i, name := range fieldNames {
+		if name == key {
+			return 1 << i
+		}
+	}
+	return 0
+}
+
+func (b *callBody) readField(r *jsonReader, f field) {
+	switch f {
+	case fieldLabels:
+		b.labels = readLabels(r)
+	case fieldCosts:
+		b.costs = readCosts(r)
+	case fieldOp:
+		b.op = readOp(r)
+	case fieldDeadline:
+		b.deadline = time.Duration(r.whole(MinDeadline.Milliseconds(), MaxDeadline.Milliseconds())) * time.Millisecond
+	case fieldLifetime:
+		b.lifetime = readLifetime(r)
+	case fieldID:
+		if text, ok := r.text(); ok {
+			id, problem := parseAdmissionID(text)
+			if b.id = id; problem != "" {
+				r.wrong(problem, fixAdmissionID)
+			}
+		}
+	case fieldTenant:
+		b.tenant = readTenant(r)
+	case fieldItems:
+		b.items = readItems(r)
+	}
+}
+
+const itemFields = fieldLabels | fieldCosts | fieldOp | fieldLifetime | fieldID
+
+func readItems(r *jsonReader) []callBody {
+	var items []callBody
+	n := r.elements(MaxBatchRequests, func() {
+		item := callBody{op: allocation.Spend}
+		item.read(r, itemFields)
+		items = append(items, item)
+	})
+	if n > MaxBatchRequests {
+		r.wrong("are too many", "send at most 1000 in a batch")
+	}
+	return items
+}
+
+// readLabels reads labels, and holds them against their bounds: a label that a template could not take would else be
+// found out by the database.
+func readLabels(r *jsonReader) allocation.Labels {
+	labels := allocation.Labels{}
+	r.members(func(key string) {
+		text, ok := r.text()
+		if _, twice := labels[key]; twice {
+			r.wrong("is given twice", "give it once")
+		} else if ok && len(labels) <= allocation.MaxLabels {
+			labels[key] = text
+		}
+	})
+	if problems, bad := errors.AsType[allocation.Problems](labels.Validate()); bad && !r.broken {
+		within := strings.TrimSuffix(r.place(), "labels")
+		for _, p := range problems {
+			if len(r.problems) < maxProblems {
+				p.Field = within + p.Field
+				r.problems = append(r.problems, p)
+			}
+		}
+	}
+	return labels
+}
+
+func readCosts(r *jsonReader) map[string]int64 {
+	costs := map[string]int64{}
+	r.members(func(key string) {
+		_, twice := costs[key]
+		switch {
+		case twice:
+			r.wrong("is given twice", "give it once")
+		case !validUnitName(key):
+			r.wrong("is not a unit", "use 1 to 64 of a-z 0-9 _ beginning with a letter, like tokens")
+		case len(costs) == maxCosts:
+			r.wrong("is one unit too many", "give at most 32")
+		default:
+			costs[key] = r.whole(0, allocation.MaxUnits)
+			return
+		}
+		r.pass(maxJSONDepth)
+	})
+	return costs
+}
+
+// validUnitName is what a budget's unit may be.
+func validUnitName(unit string) bool {
+	if unit == "" || len(unit) > allocation.MaxLabelName || unit[0] < 'a' || unit[0] > 'z' {
+		return false
+	}
+	for i := range len(unit) {
+		if c := unit[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+func readOp(r *jsonReader) allocation.Op {
+	text, ok := r.text()
+	switch op := allocation.Op(text); op {
+	case allocation.Spend, allocation.Reserve, allocation.Check:
+		return op
+	case allocation.Settle, allocation.Release, allocation.Extend:
+		r.wrong("is "+text, "call /v1/"+text+" for that; here use spend, reserve or check")
+		return allocation.Spend
+	}
+	if ok {
+		r.wrong("is not an operation", "use spend, reserve or check")
+	}
+	return allocation.Spend
+}
+
+func readLifetime(r *jsonReader) (d allocation.Duration) {
+	text, ok := r.text()
+	if !ok {
+		return 0
+	}
+	err := d.UnmarshalText([]byte(text))
+	if err != nil || d < 1 || d > allocation.MaxReservation {
+		r.wrong("is not a lifetime", "use 1s to 720h, like 90s or 10m")
+		return 0
+	}
+	return d
+}
+
+func readTenant(r *jsonReader) string {
+	text, ok := r.text()
+	if ok && text != "" && (allocation.Labels{"tenant": text}).Validate() != nil {
+		r.wrong("is not the value of a label", "give the tenant label that the admission was made with")
+	}
+	return text
+}

@@ -1,0 +1,140 @@
+package regional
+
+import (
+	"io"
+	"net/http"
+
+	"tranche/allocation"
+)
+
+// status answers GET /v1/status.
+func (a *api) status(w http.ResponseWriter, _ *http.Request, _ string) {
+	writeJSON(w, http.StatusOK, "application/json", a.Status())
+}
+
+// healthz says that the process runs; it does not speak of the database, whose absence no restart cures.
+func (a *api) healthz(w http.ResponseWriter, _ *http.Request, _ string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, "ok\n")
+}
+
+// readyBody says whether admissions commit, and if not, why.
+type readyBody struct {
+	Ready   bool     `json:"ready"`
+	Reasons []string `json:"reasons,omitempty"`
+}
+
+// readyz is 503 while admissions fail to commit.
+func (a *api) readyz(w http.ResponseWriter, _ *http.Request, _ string) {
+	s := a.Status()
+	status := http.StatusOK
+	if !s.Ready {
+		status = http.StatusServiceUnavailable
+	}
+	writeJSON(w, status, "application/json", readyBody{Ready: s.Ready, Reasons: s.Reasons})
+}
+
+func (a *api) serveMetrics(w http.ResponseWriter, r *http.Request, _ string) {
+	a.metrics.ServeHTTP(w, r)
+}
+
+// matchBody lists the budgets that a request with some labels would be charged to.
+type matchBody struct {
+	Region  string        `json:"region"`
+	Budgets []matchedBody `json:"budgets"`
+	Refusal *unmatched    `json:"refusal,omitempty"` // why such a request is refused whatever it costs
+}
+
+// unmatched is a refusal for labels.
+type unmatched struct {
+	Reason string `json:"reason"`
+	Detail string `json:"detail"`
+	Budget string `json:"budget,omitempty"`
+}
+
+// matchedBody is one budget. Share and Remaining are absent where the owner could not be asked.
+type matchedBody struct {
+	Budget    string      `json:"budget"`
+	Instance  string      `json:"instance,omitempty"`
+	Unit      string      `json:"unit"`
+	Reason    string      `json:"reason"` // why it would refuse a request that costs nothing, or allow
+	Home      string      `json:"home,omitempty"`
+	Period    *periodBody `json:"period,omitempty"`
+	ResetsIn  *int64      `json:"resets_in_seconds,omitempty"`
+	Version   int64       `json:"version"`
+	Limit     int64       `json:"limit"`
+	Share     *int64      `json:"share,omitempty"`
+	Remaining *int64      `json:"remaining,omitempty"`
+}
+
+// match answers POST /v1/match. It charges nothing, and needs no costs.
+func (a *api) match(w http.ResponseWriter, r *http.Request, caller string) {
+	arrived := a.config.Now()
+	body, wrong := a.read(w, r, fieldLabels|fieldDeadline)
+	if wrong != nil {
+		writeFault(w, *wrong)
+		return
+	}
+	catalogue := a.Catalogue()
+	body.op, body.costs = allocation.Check, map[string]int64{}
+	request := a.request(&body, caller, correlationOf(r.Header))
+	plan := planAtNoCost(catalogue, request, allocation.At(arrived))
+	answer := matchBody{Region: catalogue.Region, Budgets: make([]matchedBody, len(plan.Lines))}
+	if plan.Refusal != "" {
+		answer.Refusal = &unmatched{Reason: string(plan.Refusal), Detail: plan.Detail, Budget: plan.Blames}
+		writeJSON(w, http.StatusOK, "application/json", answer)
+		return
+	}
+	for i := range plan.Lines {
+		answer.Budgets[i] = matchedOf(&plan.Lines[i], allocation.At(arrived))
+	}
+	// The shares are the owner's to tell. It may know budgets that the plan does not, or be away: then the plan stands.
+	decisions := a.Decide(r.Context(), []allocation.Request{request}, arrived.Add(body.deadline))
+	if len(decisions) == 1 && len(decisions[0].Budgets) == len(answer.Budgets) {
+		for i := range decisions[0].Budgets {
+			answer.Budgets[i].tell(&decisions[0].Budgets[i])
+		}
+	}
+	writeJSON(w, http.StatusOK, "application/json", answer)
+}
+
+// planAtNoCost plans a request that costs 0 in every unit that its budgets count. Each try finds one unit more, of the few
+// that one request can hit.
+func planAtNoCost(c *allocation.Catalogue, r allocation.Request, now allocation.Instant) allocation.Plan {
+	r.Costs["requests"] = 0
+	for {
+		p := c.Plan(r, now)
+		b, known := c.Budget(p.Blames)
+		if p.Refusal != allocation.CostUnknown || !known {
+			return p
+		}
+		r.Costs[b.Budget.Unit] = 0
+	}
+}
+
+func matchedOf(l *allocation.Line, now allocation.Instant) matchedBody {
+	out := matchedBody{
+		Budget: l.UsageKey.Budget, Instance: l.Instance, Unit: l.Budget.Unit, Reason: string(l.Problem), Home: l.Home,
+		Version: l.Version, Limit: l.Budget.LimitOrZero(),
+	}
+	if l.Problem == "" {
+		out.Reason = string(allocation.Allow)
+	}
+	if l.Until != 0 {
+		out.Period = &periodBody{Start: l.Period.String(), End: l.Until.String()}
+	}
+	if l.Until != 0 && l.Until != allocation.Never {
+		resets := resetsIn(l.Until, now)
+		out.ResetsIn = &resets
+	}
+	return out
+}
+
+// tell adds what the owner says of the same budget in the same period.
+func (m *matchedBody) tell(b *allocation.BudgetDecision) {
+	if b.Budget != m.Budget || b.Instance != m.Instance || m.Period == nil || m.Period.Start != b.Period.String() {
+		return
+	}
+	m.Reason, m.Limit, m.Version = string(b.Reason), b.Limit, b.Version
+	m.Share, m.Remaining = &b.Share, &b.Remaining
+}

@@ -1,0 +1,286 @@
+package regional
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"tranche/allocation"
+)
+
+// The three things that an answer can say of an admission: it stands, it was refused, or it was given back.
+const (
+	saidAdmitted = "admitted"
+	saidRefused  = "refused"
+	saidReleased = "released"
+)
+
+// microseconds is how instants of a database's clock are written.
+const microseconds = "2006-01-02T15:04:05.000000Z07:00"
+
+// answerBody is one decision. A refusal is also a problem (RFC 9457), with the problem's members in front.
+type answerBody struct {
+	Type   string `json:"type,omitempty"`
+	Title  string `json:"title,omitempty"`
+	Status int    `json:"status,omitempty"` // of a refusal, and of each result of a batch
+	Detail string `json:"detail,omitempty"`
+
+	Decision    string `json:"decision"`
+	Reason      string `json:"reason"`
+	Action      string `json:"action"`
+	Op          string `json:"op"`
+	AdmissionID string `json:"admission_id,omitempty"`
+	Region      string `json:"region"`
+	State       string `json:"state,omitempty"`
+	Replayed    bool   `json:"replayed"`
+	DecidedAt   string `json:"decided_at"`
+	ExpiresAt   string `json:"expires_at,omitempty"`
+
+	*refusalBody
+
+	Budgets  []budgetBody `json:"budgets"`
+	Evidence evidenceBody `json:"evidence"`
+}
+
+// refusalBody is what only a refusal says.
+type refusalBody struct {
+	Retryable  bool             `json:"retryable"`
+	Retry      string           `json:"retry"`
+	RetryAfter int64            `json:"retry_after_seconds,omitempty"`
+	Outcome    string           `json:"outcome"` // whether something may have been charged
+	Home       string           `json:"home,omitempty"`
+	Blocking   *blockingBody    `json:"blocking,omitempty"`
+	Affordable map[string]int64 `json:"affordable,omitempty"` // by unit: the most that would pass now
+	Violated   []string         `json:"violated-policies,omitempty"`
+}
+
+// blockingBody is the first budget that refused.
+type blockingBody struct {
+	Budget   string      `json:"budget"`
+	Instance string      `json:"instance,omitempty"`
+	Unit     string      `json:"unit,omitempty"`
+	Period   *periodBody `json:"period,omitempty"`
+}
+
+type periodBody struct {
+	Start string `json:"start"`
+	End   string `json:"end"` // "never" for a period without end
+}
+
+type budgetBody struct {
+	Budget     string      `json:"budget"`
+	Instance   string      `json:"instance,omitempty"`
+	Unit       string      `json:"unit"`
+	Reason     string      `json:"reason"`
+	Period     *periodBody `json:"period,omitempty"`            // absent where no opened term holds the instant
+	ResetsIn   *int64      `json:"resets_in_seconds,omitempty"` // absent for a period without end
+	Class      string      `json:"class"`
+	Generation int64       `json:"generation"`
+	Version    int64       `json:"version"`
+	Limit      int64       `json:"limit"` // of the whole budget
+	Share      int64       `json:"share"` // of this region
+	Requested  int64       `json:"requested"`
+	Charged    int64       `json:"charged"`
+	Overdraft  int64       `json:"overdraft"`
+	Remaining  int64       `json:"remaining"` // what this region may still spend
+}
+
+type evidenceBody struct {
+	ObservedAt     string `json:"observed_at,omitempty"` // when the coordinator read its ledger; absent: never
+	AgeMillis      *int64 `json:"age_ms,omitempty"`      // of that, when it was decided
+	Incarnation    string `json:"incarnation,omitempty"`
+	Config         int64  `json:"config"`
+	LedgerRevision int64  `json:"ledger_revision"`
+	Correlation    string `json:"correlation,omitempty"`
+	Tenant         string `json:"tenant,omitempty"`
+	Credential     string `json:"credential"`
+	Node           string `json:"node,omitempty"`
+}
+
+// presented is a decision, ready to be told.
+type presented struct {
+	decision   *allocation.Decision
+	status     int
+	retryAfter int64
+	now        allocation.Instant // that periods are told against
+	body       answerBody
+}
+
+// present makes the answer to one decision. A replay was decided long ago, so its periods are told against today.
+func (a *api) present(d *allocation.Decision) presented {
+	at := d.At
+	if at == 0 {
+		at = a.config.Now().UnixMicro()
+	}
+	p := presented{decision: d, status: http.StatusOK, now: allocation.At(time.UnixMicro(at))}
+	if d.Replayed {
+		p.now = allocation.At(a.config.Now())
+	}
+	p.body = answerBody{
+		Detail: d.Detail, Decision: saidAdmitted, Reason: string(d.Reason), Action: d.Action, Op: string(d.Op),
+		AdmissionID: d.Key.ID, Region: d.Region, State: string(d.State), Replayed: d.Replayed,
+		DecidedAt: formatMicros(at), Budgets: make([]budgetBody, len(d.Budgets)), Evidence: evidenceOf(d, at),
+	}
+	if d.Expires != 0 {
+		p.body.ExpiresAt = formatMicros(d.Expires)
+	}
+	for i := range d.Budgets {
+		p.body.Budgets[i] = budgetOf(&d.Budgets[i], p.now)
+	}
+	switch {
+	case !d.Admitted():
+		a.presentRefusal(&p)
+	case d.State == allocation.StateReleased || d.State == allocation.StateLapsedReleased:
+		p.body.Decision = saidReleased
+	}
+	return p
+}
+
+func (a *api) presentRefusal(p *presented) {
+	d := p.decision
+	row := allocation.AnswerTo(d.Reason)
+	p.status, p.retryAfter = refusalStatus(d, a.Catalogue()), a.retryAfter(d)
+	p.body.Decision, p.body.Status = saidRefused, p.status
+	p.body.Type, p.body.Title = problemType(d.Reason), row.Title
+	if d.Reason == allocation.AdmissionIDMissing {
+		p.body.AdmissionID = "" // one that was made here was never used
+	}
+	refusal := &refusalBody{
+		Retryable: row.Retryable(), Retry: string(row.Retry), RetryAfter: p.retryAfter, Outcome: outcomeNone, Home: d.Home,
+		Affordable: affordable(d),
+	}
+	if row.Retry == allocation.RetryNextPeriod && p.retryAfter == 0 { // the period has no end
+		refusal.Retryable, refusal.Retry = false, string(allocation.RetryNever)
+	}
+	if d.Reason == allocation.OutcomeUnknown {
+		refusal.Outcome = outcomeUnknown
+	}
+	if b := blamed(d); b != nil {
+		refusal.Blocking = &blockingBody{Budget: b.Budget, Instance: b.Instance, Unit: b.Unit, Period: periodOf(b)}
+	} else if d.Blames != "" {
+		refusal.Blocking = &blockingBody{Budget: blamedName(d)}
+		if b, known := a.Catalogue().Budget(refusal.Blocking.Budget); known {
+			refusal.Blocking.Unit = b.Budget.Unit
+		}
+	}
+	if row.Status == http.StatusTooManyRequests && d.Blames != "" {
+		refusal.Violated = []string{d.Blames}
+	}
+	p.body.refusalBody = refusal
+}
+
+// write answers with the decision.
+func (p *presented) write(w http.ResponseWriter) {
+	setRateLimit(w.Header(), p.decision, p.now, p.retryAfter)
+	if p.retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(p.retryAfter, 10))
+	}
+	contentType := "application/json"
+	if p.body.refusalBody != nil {
+		contentType = problemJSON
+	}
+	writeJSON(w, p.status, contentType, &p.body)
+}
+
+// writeJSON is the one place that writes a body. What it is given can always be written as JSON.
+func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
+	buffer := takeBuffer()
+	defer giveBuffer(buffer)
+	to := json.NewEncoder(buffer)
+	to.SetEscapeHTML(false)
+	if err := to.Encode(body); err != nil {
+		panic("an answer that is no JSON: " + err.Error())
+	}
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Content-Length", strconv.Itoa(buffer.Len()))
+	w.WriteHeader(status)
+	_, _ = w.Write(buffer.Bytes()) // a caller that has gone asks again with its id
+}
+
+func formatMicros(at int64) string { return time.UnixMicro(at).UTC().Format(microseconds) }
+
+func budgetOf(b *allocation.BudgetDecision, now allocation.Instant) budgetBody {
+	out := budgetBody{
+		Budget: b.Budget, Instance: b.Instance, Unit: b.Unit, Reason: string(b.Reason), Period: periodOf(b),
+		Class: string(b.Class), Generation: b.Generation, Version: b.Version, Limit: b.Limit, Share: b.Share,
+		Requested: b.Requested, Charged: b.Charged, Overdraft: b.Overdraft, Remaining: b.Remaining,
+	}
+	if out.Period != nil && b.Until != allocation.Never {
+		resets := resetsIn(b.Until, now)
+		out.ResetsIn = &resets
+	}
+	return out
+}
+
+func periodOf(b *allocation.BudgetDecision) *periodBody {
+	if b.Until == 0 {
+		return nil
+	}
+	return &periodBody{Start: b.Period.String(), End: b.Until.String()}
+}
+
+func evidenceOf(d *allocation.Decision, at int64) evidenceBody {
+	e := evidenceBody{
+		Incarnation: d.Evidence.Incarnation, Config: d.Evidence.Config, LedgerRevision: d.Evidence.LedgerRevision,
+		Correlation: d.Evidence.Correlation, Tenant: d.Key.Tenant, Credential: d.Key.Credential, Node: d.Evidence.Node,
+	}
+	if d.Evidence.ObservedAt != 0 {
+		age := max(0, at-d.Evidence.ObservedAt) / 1000
+		e.ObservedAt, e.AgeMillis = formatMicros(d.Evidence.ObservedAt), &age
+	}
+	return e
+}
+
+// blamed is the first refusing budget's part of a decision; nil if it is about none, or does not list it.
+func blamed(d *allocation.Decision) *allocation.BudgetDecision {
+	if d.Blames == "" {
+		return nil
+	}
+	name, instance := blamedName(d), ""
+	if len(name) < len(d.Blames) {
+		instance = strings.TrimSuffix(d.Blames[len(name)+len(" ["):], "]")
+	}
+	for i := range d.Budgets {
+		if b := &d.Budgets[i]; b.Budget == name && b.Instance == instance {
+			return b
+		}
+	}
+	return nil
+}
+
+// blamedName is the name of the first refusing budget, without its instance.
+func blamedName(d *allocation.Decision) string {
+	name, _, _ := strings.Cut(d.Blames, " [")
+	return name
+}
+
+// affordable is, by unit, the most that a request to the same budgets could cost now; nil where no counter refused.
+func affordable(d *allocation.Decision) map[string]int64 {
+	if !isCounter(d.Reason) {
+		return nil
+	}
+	most := map[string]int64{}
+	for i := range d.Budgets {
+		b := &d.Budgets[i]
+		left := b.Remaining
+		if b.Reason != allocation.Allow && !isCounter(b.Reason) {
+			left = 0
+		}
+		if known, ok := most[b.Unit]; !ok || left < known {
+			most[b.Unit] = left
+		}
+	}
+	return most
+}
+
+// isCounter says whether a reason is that a cost does not fit.
+func isCounter(r allocation.Reason) bool {
+	switch r {
+	case allocation.RegionShareSpent, allocation.CeilingReached, allocation.CapacityStranded, allocation.CostExceedsLimit:
+		return true
+	}
+	return false
+}
