@@ -98,11 +98,14 @@ func (c *Catalogue) Terms(budget string) []Term { return c.terms[budget] }
 // CoveredUntil is how far the opened terms of a budget reach without a gap from now: how long the region can go on
 // alone. Zero if no term holds now.
 func (c *Catalogue) CoveredUntil(budget string, now Instant) Instant {
-	var until Instant
+	until := now
 	for _, t := range c.terms[budget] {
-		if t.Periods.Start() <= max(now, until) && t.Periods.End() > now {
+		if t.Periods.Start() <= until {
 			until = max(until, t.Periods.End())
 		}
+	}
+	if until == now {
+		return 0
 	}
 	return until
 }
@@ -138,7 +141,7 @@ type Line struct {
 	Version int64
 	Cost    int64
 	Problem Reason // not_home or no_allocation: no row is to be locked
-	Home    string // for not_home
+	Home    string // for not_home; empty if no region of the term is its home
 }
 
 // Plan finds the budgets of a request, bytewise by name, and the period of each that holds `now`. It is for Spend,
@@ -173,10 +176,11 @@ func (p Plan) refuse(r Reason, budget, detail string) Plan {
 	return p
 }
 
-// cost is what the request costs in a unit; requests cost 1 unless they say otherwise, all else must be said.
+// cost is what the request costs in a unit; requests cost 1 unless they say otherwise, all else must be said. One that no
+// door should have let in is as unknown as a missing one: below 0 it would give permits back.
 func (r Request) cost(unit string) (int64, bool) {
 	if n, ok := r.Costs[unit]; ok {
-		return n, true
+		return n, 0 <= n && n <= MaxUnits
 	}
 	return 1, unit == "requests"
 }
@@ -192,12 +196,14 @@ func (c *Catalogue) line(h Hit, labels Labels, cost int64, now Instant) Line {
 		l.Period, l.Until, l.Term = period.Start, period.End, term.Periods.Start()
 		b.Allocation = term.Policy // a term's homes are those of its opening
 	}
-	if home, found := b.Home(h.Instance, labels, term.Regions); home != "" && home != c.Region || !found && ok {
+	home, found := b.Home(h.Instance, labels, term.Regions)
+	switch {
+	case found && home != "" && home != c.Region:
 		l.Problem, l.Home = NotHome, home
-		return l
-	}
-	if !ok {
+	case !ok:
 		l.Problem = NoAllocation
+	case !found:
+		l.Problem = NotHome // nowhere: what the caller sent as a region's name is no place to send it to
 	}
 	return l
 }

@@ -64,7 +64,9 @@ func floorDiv(a, b int64) int64 {
 //	lapsed_spent     replay          settled, above only   409                 409        –
 //	lapsed_released  409             settled, as it fits   again               409        –
 //
-// A settle with other costs than the first is 422; one for an id that was released before it ever reserved is 409.
+// A settle with other costs than the first is 422; one for an id that was released before it ever reserved is 409. A
+// replay of another payload is 422. "As it fits": up to what is spendable now, the rest is overdraft. In a period that is
+// closed or sealed, or while the owner is stopped, a settle charges at most what was held, and extend gives time only.
 func (l *Locked) Decide(p Plan) Outcome {
 	if l.Stopped != "" && p.admits() {
 		return l.refused(p.Request, l.Stopped, "")
@@ -156,7 +158,7 @@ func (l *Locked) admit(p Plan) Outcome {
 func (l *Locked) past(p Plan) bool {
 	now := l.now()
 	return slices.ContainsFunc(p.Lines, func(line Line) bool {
-		return line.Problem == NoAllocation || line.Until != 0 && (now < line.Period || now >= line.Until)
+		return line.Until == 0 || now < line.Period || now >= line.Until // 0: no term held the plan's instant
 	})
 }
 
@@ -222,7 +224,7 @@ func (l *Locked) judge(line Line) BudgetDecision {
 // spentReason says why a share does not hold the cost: because this region's is spent, or provably the whole budget, or
 // all that is left is out of reach. What is elsewhere is evidence, so it never admits anything.
 func (l *Locked) spentReason(u *Usage, line Line, limit int64) Reason {
-	if limit == 0 || u.Spent+u.Reserved+line.Cost > limit {
+	if limit == 0 || line.Cost > limit-u.Spent-u.Reserved {
 		return CeilingReached
 	}
 	e, known := l.Elsewhere[line.UsageKey.Budget]
@@ -252,6 +254,9 @@ func detail(b BudgetDecision, line Line) string {
 	case CostExceedsLimit:
 		return fmt.Sprintf("%s allows %d %s in a whole period; %d were asked for", line.Key(), b.Limit, b.Unit, b.Requested)
 	case NotHome:
+		if line.Home == "" {
+			return line.Key() + " has no home: the label that names it names no region of the term"
+		}
 		return fmt.Sprintf("%s is at home in region %s", line.Key(), line.Home)
 	case NoAllocation:
 		return fmt.Sprintf("no opened term of %s holds this instant in this region", line.Key())

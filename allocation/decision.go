@@ -21,7 +21,7 @@ type Decision struct {
 	Budgets  []BudgetDecision
 	Blames   string // the first refusing budget, if it was one
 	Detail   string // for a person
-	Home     string // the region to go to, for not_home
+	Home     string // the region to go to, for not_home; empty if there is none
 	Retry    int64  // seconds until it is worth another try; 0: no advice
 	Evidence Evidence
 }
