@@ -26,10 +26,18 @@ func (l *Locked) change(a *Admission) {
 	}
 }
 
-// open says whether new charges may still be made in the period of a line: after it is closed or sealed only what was
-// reserved may become spent (invariant 9).
-func (l *Locked) open(line AdmissionLine) bool {
-	return line.Until > l.ClosedBefore && !l.Usage[line.UsageKey].Sealed && l.Stopped == ""
+// shut says why no new charges may be made in the period of a line, or nothing: after it is closed or sealed only what
+// was reserved may become spent (invariant 9).
+func (l *Locked) shut(line AdmissionLine) Reason {
+	switch {
+	case l.Stopped != "":
+		return l.Stopped
+	case l.Usage[line.UsageKey].Sealed:
+		return Sealed
+	case line.Until <= l.ClosedBefore:
+		return ClockBehind
+	}
+	return ""
 }
 
 // settle records the true costs of an admission, always: charged as far as they fit, the rest as overdraft.
@@ -67,7 +75,7 @@ func (l *Locked) settleLine(line *AdmissionLine, cost int64) {
 	u := l.Usage[line.UsageKey]
 	u.Reserved -= line.Held
 	fits := line.Held
-	if l.open(*line) {
+	if l.shut(*line) == "" {
 		fits = max(fits, u.Spendable(l.Catalogue.limit(line.UsageKey.Budget)))
 	}
 	more := max(0, cost-line.Spent)
@@ -185,15 +193,16 @@ func (l *Locked) affords(r Request, a *Admission) (Decision, bool) {
 	for _, line := range a.Lines {
 		u, limit := l.Usage[line.UsageKey], l.Catalogue.limit(line.UsageKey.Budget)
 		more := r.Costs[line.Unit] - line.Held
-		if more <= 0 || l.open(line) && more <= u.Spendable(limit) {
+		reason := l.shut(line)
+		if more <= 0 || reason == "" && more <= u.Spendable(limit) {
 			continue
 		}
-		reason := ClockBehind
-		if l.open(line) {
-			reason = l.spentReason(u, Line{UsageKey: line.UsageKey, Cost: more}, limit)
+		asked := Line{UsageKey: line.UsageKey, Cost: more}
+		if reason == "" {
+			reason = l.spentReason(u, asked, limit)
 		}
-		d := l.refusal(r, reason, fmt.Sprintf("%s cannot take %d %s more; the reservation stands as it was", line.Budget, more, line.Unit))
-		d.Blames, d.State, d.Expires = line.Budget, a.State, a.ExpiresAt
+		d := l.refusal(r, reason, fmt.Sprintf("%s cannot take %d %s more; the reservation stands as it was", asked.Key(), more, line.Unit))
+		d.Blames, d.State, d.Expires = asked.Key(), a.State, a.ExpiresAt
 		d.Retry = retryAfter(reason, resets(line.Until, l.now()))
 		return d, false
 	}
