@@ -1,0 +1,149 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	backgroundTick = 500 * time.Millisecond
+	sweepEvery     = time.Minute
+	markSweepEvery = 5 * time.Minute
+	// skewRecent is how lately a region must have called for its clock to count.
+	skewRecent = 10 * time.Minute
+)
+
+// lead does the background work while this replica leads. Leadership only saves double work: every change is compared,
+// so two leaders at once do no harm.
+func (s *Service) lead(ctx context.Context) error {
+	s.setLeading(true)
+	defer s.setLeading(false)
+	tick := time.NewTicker(backgroundTick)
+	defer tick.Stop()
+	var swept, marks time.Time
+	for {
+		if err := s.round(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("background work is not done", "error", err)
+		}
+		if s.now().Sub(swept) >= sweepEvery {
+			swept = s.now()
+			if err := s.tidy(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("store is not tidied", "error", err)
+			}
+		}
+		if s.now().Sub(marks) >= markSweepEvery {
+			marks = s.now()
+			if err := s.commits.SweepMarks(ctx); err != nil && ctx.Err() == nil {
+				s.log.Warn("marks are not swept", "error", err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-s.nudge:
+		}
+	}
+}
+
+func (s *Service) setLeading(leading bool) {
+	s.mu.Lock()
+	s.leading = leading
+	s.mu.Unlock()
+	s.log.Info("leadership", "leading", leading)
+}
+
+// round is one turn of all duties. Lowered limits and new members come first: they were promised; opening is ahead of
+// time by design.
+func (s *Service) round(ctx context.Context) error {
+	if _, err := s.bringOn(ctx); err != nil {
+		return fmt.Errorf("bring ledgers on: %w", err)
+	}
+	if err := s.finishRebalances(ctx); err != nil {
+		return fmt.Errorf("finish rebalances: %w", err)
+	}
+	if !s.clockIsSane() {
+		return nil
+	}
+	opened, err := s.openTerms(ctx)
+	s.metrics.opened.Add(float64(opened))
+	if err != nil {
+		return fmt.Errorf("open terms: %w", err)
+	}
+	if _, err := s.closeTerms(ctx); err != nil {
+		return fmt.Errorf("close terms: %w", err)
+	}
+	if opened > 0 {
+		s.nudgeBackground() // a budget may need more than one term
+	}
+	return nil
+}
+
+// tidy removes what is no longer kept, and lets the store forget revisions that no watch needs.
+func (s *Service) tidy(ctx context.Context) error {
+	if err := s.sweep(ctx); err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	revision, _ := s.mirror.Evidence()
+	if revision <= compactKeep {
+		return nil
+	}
+	if err := s.config.Store.Compact(ctx, revision-compactKeep); err != nil {
+		return fmt.Errorf("compact: %w", err)
+	}
+	return nil
+}
+
+// compactKeep is how many of the latest revisions stay, for the watches of replicas that are a little behind. One that is
+// further behind reads everything again.
+const compactKeep = 10_000
+
+// clockIsSane says whether this replica's clock may open and close terms: it must not lie far from the median of the
+// regions' clocks, as seen when they called. While regions hold shares and none of them has called lately, it cannot be
+// told; opening waits then, which harms nobody: no region is there to fetch a term.
+func (s *Service) clockIsSane() bool {
+	skew, known, needed := s.medianSkew()
+	word := ""
+	switch {
+	case known && skew.Abs() > maxClockSkew:
+		word = fmt.Sprintf("this coordinator's clock lies %s from the median of the regions' clocks: it opens and closes no terms", skew.Abs().Round(time.Second))
+	case !known && needed:
+		word = "no region has called lately, so this coordinator's clock cannot be compared: it opens and closes no terms until one does"
+	}
+	s.mu.Lock()
+	changed := s.clockWord != word && (s.clockWord == "" || word == "")
+	s.clockWord = word
+	s.mu.Unlock()
+	switch {
+	case changed && word != "":
+		s.log.Warn("no terms are opened or closed", "why", word)
+	case changed:
+		s.log.Info("terms are opened and closed again")
+	}
+	return word == ""
+}
+
+// medianSkew is the median of the regions' clocks less ours, known if some called lately, and needed if some hold shares.
+func (s *Service) medianSkew() (skew time.Duration, known, needed bool) {
+	now := s.now()
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	var skews []time.Duration
+	for _, r := range s.state.regions {
+		if r.doc == nil || !r.doc.value.Confirmed {
+			continue
+		}
+		needed = true
+		// After our clock jumped, in either direction, what was measured before is not recent.
+		if !r.skewAt.IsZero() && now.Sub(r.skewAt).Abs() < skewRecent {
+			skews = append(skews, r.skew)
+		}
+	}
+	if len(skews) == 0 {
+		return 0, false, needed
+	}
+	slices.Sort(skews)
+	return skews[len(skews)/2], true, needed
+}

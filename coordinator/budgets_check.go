@@ -1,0 +1,167 @@
+package coordinator
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"tranche/allocation"
+)
+
+// checkBudget is the validation at the door that needs more than the budget itself: its past, the regions, the others.
+// The warning is for people.
+func (s *Service) checkBudget(name string, b allocation.Budget, cur *doc[BudgetDocument]) (warning string, err error) {
+	var found allocation.Problems
+	add := func(field, problem, fix string) {
+		found = append(found, allocation.FieldError{Field: field, Problem: problem, Fix: fix})
+	}
+	if b.Name != name {
+		add("budget", fmt.Sprintf("is %q, but the address names %q", b.Name, name), "use one name")
+	}
+	s.checkRegions(b, add)
+	if cur != nil {
+		s.checkPast(b, cur.value, add)
+	}
+	if cur == nil || cur.value.Deleted || !maps.Equal(cur.value.Budget.Match, b.Match) {
+		warning = s.checkHits(b, add)
+	}
+	if len(found) > 0 {
+		return "", found
+	}
+	return warning, nil
+}
+
+type addProblem func(field, problem, fix string)
+
+func (s *Service) checkRegions(b allocation.Budget, add addProblem) {
+	registered := s.state.members().Regions
+	fix := "register the region first, or correct its name"
+	known := "no such region; registered are " + strings.Join(registered, ", ")
+	if len(registered) == 0 {
+		known = "no such region; none is registered yet"
+	}
+	for _, region := range slices.Sorted(maps.Keys(b.Allocation.Weights)) {
+		if !slices.Contains(registered, region) {
+			add("allocation.weights."+region, known, fix)
+		}
+	}
+	if r := b.Allocation.Region; r != "" && !slices.Contains(registered, r) {
+		add("allocation.region", fmt.Sprintf("%s: %s", r, known), fix)
+	}
+}
+
+// checkPast refuses what a name cannot become: its permits were counted in one unit, and a period that was opened once
+// is never opened again.
+func (s *Service) checkPast(b allocation.Budget, cur BudgetDocument, add addProblem) {
+	if b.Unit != cur.Budget.Unit {
+		add("unit", fmt.Sprintf("is %s, and this name counts %s", b.Unit, cur.Budget.Unit), "give another unit another name")
+	}
+	if o := b.Window.Once; o != nil && o.Until != 0 && cur.OpenedThrough > o.From && o.Until <= cur.OpenedThrough && !b.Window.Equal(cur.Budget.Window) {
+		add("window.once.until", fmt.Sprintf("terms are opened up to %s already: this period would never begin", cur.OpenedThrough),
+			"choose a later end, or another name")
+	}
+}
+
+// checkHits refuses a budget with which some request would hit more than may be. Only budgets that can apply to a request
+// together with this one are looked at. Where the bounded search cannot tell, it warns.
+func (s *Service) checkHits(b allocation.Budget, add addProblem) (warning string) {
+	together := []allocation.Budget{b}
+	for name, d := range s.state.budgets {
+		if name != b.Name && !d.value.Deleted && compatible(b.Match, d.value.Budget.Match) {
+			together = append(together, d.value.Budget)
+		}
+	}
+	if len(together) <= allocation.MaxBudgetsPerRequest {
+		return ""
+	}
+	// The same answer on every replica and in every run.
+	slices.SortFunc(together, func(x, y allocation.Budget) int { return cmp.Compare(x.Name, y.Name) })
+	most, labels, hit, decided := allocation.MostBudgetsHit(together, allocation.MaxBudgetsPerRequest, matchSteps)
+	switch {
+	case most > allocation.MaxBudgetsPerRequest:
+		add("match", fmt.Sprintf("a request with %s would hit %d budgets: %s", asText(labels), most, strings.Join(hit, ", ")),
+			fmt.Sprintf("narrow a match; a request may hit %d", allocation.MaxBudgetsPerRequest))
+	case !decided:
+		return fmt.Sprintf("it is undecided whether some request hits more than %d budgets; one that does is refused with too_many_budgets",
+			allocation.MaxBudgetsPerRequest)
+	}
+	return ""
+}
+
+// compatible says whether one request can carry both sets of labels.
+func compatible(a, b map[string]string) bool {
+	for name, value := range a {
+		if other, asked := b[name]; asked && other != value {
+			return false
+		}
+	}
+	return true
+}
+
+func asText(l allocation.Labels) string {
+	if len(l) == 0 {
+		return "any labels"
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(l)) {
+		parts = append(parts, name+"="+l[name])
+	}
+	return strings.Join(parts, ", ")
+}
+
+// FieldChange is one field that a change touches; a side that has no such field is left out.
+type FieldChange struct {
+	Field string `json:"field"`
+	Old   any    `json:"old,omitempty"`
+	New   any    `json:"new,omitempty"`
+}
+
+// difference lists the fields of the declaration, with their defaults, that a change touches.
+func difference(cur *doc[BudgetDocument], next BudgetDocument) []FieldChange {
+	old := map[string]any{}
+	if cur != nil && !cur.value.Deleted {
+		flatten("", cur.value.Budget.WithDefaults(), old)
+	}
+	new := map[string]any{}
+	flatten("", next.Budget.WithDefaults(), new)
+	fields := slices.Collect(maps.Keys(old))
+	for field := range new {
+		if _, both := old[field]; !both {
+			fields = append(fields, field)
+		}
+	}
+	slices.Sort(fields)
+	var out []FieldChange
+	for _, field := range fields {
+		if old[field] != new[field] {
+			out = append(out, FieldChange{Field: field, Old: old[field], New: new[field]})
+		}
+	}
+	return out
+}
+
+// flatten writes the leaves of a document by their paths. Leaves are texts, numbers and booleans.
+func flatten(path string, v any, out map[string]any) {
+	var tree any
+	d := json.NewDecoder(bytes.NewReader(encode(v)))
+	d.UseNumber() // a limit of 2^53 stays what it is
+	if d.Decode(&tree) != nil {
+		return
+	}
+	flattenTree(path, tree, out)
+}
+
+func flattenTree(path string, v any, out map[string]any) {
+	object, ok := v.(map[string]any)
+	if !ok {
+		out[path] = v
+		return
+	}
+	for name, value := range object {
+		flattenTree(strings.TrimPrefix(path+"."+name, "."), value, out)
+	}
+}

@@ -1,0 +1,101 @@
+package coordinator
+
+import (
+	"context"
+
+	"tranche/allocation"
+)
+
+// closeTerms closes ledgers that are over everywhere: every owner that holds permits of one has stated that it spends
+// none of its periods any more. No clock of ours decides (invariant 5); a region that is cut off keeps its ledgers open.
+//
+// The ledger goes and the closing comes in one transaction. It is never opened again: its budget records how far terms
+// were opened, and new ones begin after that.
+func (s *Service) closeTerms(ctx context.Context) (closed int, err error) {
+	now := s.instant()
+	s.state.mu.Lock()
+	var due []allocation.ShareRef
+	for ref, l := range s.state.ledgers {
+		if l.value.Periods.End() <= now && s.overEverywhere(l.value) {
+			if due = append(due, ref); len(due) == maxPerTick {
+				break
+			}
+		}
+	}
+	s.state.mu.Unlock()
+	return eachOf(ctx, s, due, func(ref allocation.ShareRef) (Change, error) { return s.closeTerm(ref), nil })
+}
+
+// overEverywhere says whether every incarnation that the ledger ever granted to has closed the term.
+func (s *Service) overEverywhere(l allocation.Ledger) bool {
+	for _, h := range holders(l) {
+		r := s.state.regions[h.Region]
+		if r == nil || r.contact.Incarnation != h.Incarnation || r.contact.ClosedBefore < l.Periods.End() {
+			return false
+		}
+	}
+	return true
+}
+
+// holders are the incarnations to which the ledger ever granted something, in their order.
+func holders(l allocation.Ledger) []allocation.Holder {
+	var out []allocation.Holder
+	seen := map[allocation.Holder]bool{}
+	for _, e := range l.Entries {
+		for _, a := range e.Allocations {
+			if a.Granted > 0 && !seen[a.Holder] {
+				seen[a.Holder] = true
+				out = append(out, a.Holder)
+			}
+		}
+	}
+	return out
+}
+
+func (s *Service) closeTerm(ref allocation.ShareRef) Change {
+	l := s.state.ledgers[ref]
+	if l == nil || !s.overEverywhere(l.value) {
+		return Change{}
+	}
+	c := Closing{
+		Format: documentFormat, Budget: ref.Budget, Unit: l.value.Unit, Term: ref.Term, Periods: l.value.Periods,
+		Generation: l.value.Generation, Closed: s.now().UTC(), Regions: []ClosedRegion{},
+	}
+	for _, h := range holders(l.value) {
+		st, _ := s.lastStatement(h, ref)
+		sum := ClosedRegion{Holder: h}
+		for _, u := range st.Usage {
+			sum.Spent, sum.Reserved, sum.Overdraft = sum.Spent+u.Spent, sum.Reserved+u.Reserved, sum.Overdraft+u.Overdraft
+		}
+		c.Regions = append(c.Regions, sum)
+	}
+	key := closingKey(ref.Budget, ref.Term)
+	return Change{
+		Reads:   []Item{l.item, s.state.closings[key].known(key)},
+		Puts:    []Item{put(key, c)},
+		Deletes: []string{l.item.Key},
+	}
+}
+
+// sweep removes what is kept for a while only: closings and finished rebalances.
+func (s *Service) sweep(ctx context.Context) error {
+	before := s.now().Add(-s.config.ClosingRetention)
+	s.state.mu.Lock()
+	var due []Item
+	for _, c := range s.state.closings {
+		if c.value.Closed.Before(before) && len(due) < maxPerTick {
+			due = append(due, c.item)
+		}
+	}
+	sorted := sortedRebalances(s.state.rebalances)
+	for i, d := range sorted {
+		if d.value.State == RebalanceDone && (d.value.Ended.Before(before) || i < len(sorted)-maxRebalances) {
+			due = append(due, d.item)
+		}
+	}
+	s.state.mu.Unlock()
+	_, err := eachOf(ctx, s, due, func(item Item) (Change, error) {
+		return Change{Reads: []Item{item}, Deletes: []string{item.Key}}, nil
+	})
+	return err
+}

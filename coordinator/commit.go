@@ -1,0 +1,141 @@
+package coordinator
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"tranche/allocation"
+)
+
+// Bounds of one act's transaction. The Committer takes 60 documents and 1 MiB; the rest is left for the act's own other
+// documents and for what it gathers beside them.
+const (
+	maxAttempts     = 8 // of an act whose documents others keep changing
+	maxLedgersAct   = 50
+	maxLedgerBytes  = 64 << 10
+	maxActBytes     = 400 << 10 // each document counts twice: as compared and as put
+	maxBackground   = 32        // commits in flight from background work; the Committer gathers them
+	refreshDeadline = 10 * time.Second
+)
+
+// actor is who does an act: the name of the token and the caller's address.
+type actor struct{ name, from string }
+
+// background is the actor of what the coordinator does by itself.
+var background = actor{name: "coordinator", from: "-"}
+
+// act reads the picture, decides, and writes what was decided in one transaction that rests on what was read; if somebody
+// else changed that meanwhile, it reads and decides anew. When it returns, the picture shows what it wrote.
+//
+// decide runs under the state's lock and must be pure; a change without puts and deletes writes nothing.
+func (s *Service) act(ctx context.Context, decide func() (Change, error)) error {
+	for range maxAttempts {
+		s.state.mu.Lock()
+		change, err := decide()
+		if err == nil {
+			err = s.state.knows(change)
+		}
+		s.state.mu.Unlock()
+		if err != nil || len(change.Puts)+len(change.Deletes) == 0 {
+			return err
+		}
+		err = s.commit(ctx, change)
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+		if err := s.refresh(ctx); err != nil {
+			return err
+		}
+	}
+	return ErrConflict
+}
+
+// commit writes one change and waits until the picture shows it.
+func (s *Service) commit(ctx context.Context, change Change) error {
+	revision, err := s.writer.Commit(ctx, change)
+	switch {
+	case errors.Is(err, ErrConflict):
+		s.metrics.conflicts.Inc()
+		return err
+	case err != nil:
+		return err
+	}
+	return s.mirror.WaitFor(ctx, revision)
+}
+
+// refresh makes the picture at least as new as the store is now. Whatever looks contradicted in an older picture may be
+// the word of another replica that this one has not heard yet.
+func (s *Service) refresh(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, refreshDeadline)
+	defer cancel()
+	_, revision, err := s.config.Store.Range(ctx, deploymentKey)
+	if err != nil {
+		return fmt.Errorf("read the store's revision: %w", err)
+	}
+	return s.mirror.WaitFor(ctx, revision)
+}
+
+// knows refuses to touch a document of an unknown format.
+func (s *state) knows(change Change) error {
+	for _, p := range change.Puts {
+		if why := s.strange[p.Key]; why != "" {
+			return fmt.Errorf("write %s: %s: %w", p.Key, why, errFormat)
+		}
+	}
+	for _, key := range change.Deletes {
+		if why := s.strange[key]; why != "" {
+			return fmt.Errorf("delete %s: %s: %w", key, why, errFormat)
+		}
+	}
+	return nil
+}
+
+// auditLine is the line that stands in the transaction of its act. Old and new are what is worth knowing later.
+func (s *Service) auditLine(who actor, act, object string, old, new any) Item {
+	at := s.now()
+	line := AuditLine{Format: documentFormat, At: at.UTC(), Who: who.name, From: who.from, Act: act, Object: object, Old: raw(old), New: raw(new)}
+	return put(fmt.Sprintf("%s%020d-%s", auditPrefix, at.UnixMicro(), s.random.hex(6)), line)
+}
+
+func raw(v any) json.RawMessage {
+	if v == nil {
+		return nil
+	}
+	return encode(v)
+}
+
+// generation is the one after a ledger's present one.
+func (s *Service) generation(l allocation.Ledger) allocation.Generation {
+	return allocation.Generation{Number: l.Generation.Number + 1, Stamp: s.random.hex(8)}
+}
+
+// randomness reads ids, stamps and secrets from one source, which need not be safe for concurrent use.
+type randomness struct {
+	mu   sync.Mutex
+	from io.Reader
+}
+
+func newRandomness(from io.Reader) *randomness {
+	if from == nil {
+		from = rand.Reader
+	}
+	return &randomness{from: from}
+}
+
+// hex is n random bytes in hex.
+func (r *randomness) hex(n int) string {
+	b := make([]byte, n)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, err := io.ReadFull(r.from, b); err != nil {
+		panic("no random bytes: " + err.Error()) // crypto/rand never fails; without stamps nothing may be granted
+	}
+	return hex.EncodeToString(b)
+}

@@ -1,0 +1,207 @@
+package coordinator
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"tranche/allocation"
+)
+
+// documentFormat is the format number of every document of this package. A document of another one is neither read nor
+// written: reading it as ours would drop what a newer version wrote into it.
+const documentFormat = 1
+
+// Deployment is the one document of a whole deployment. Config rises with every change of a budget, Members with every
+// change of the regions that ledgers grant to.
+type Deployment struct {
+	Format  int                `json:"format"`
+	ID      string             `json:"id"` // random, bound into region tokens
+	Made    time.Time          `json:"made"`
+	History allocation.History `json:"history"`
+	Config  int64              `json:"config"`
+	Members int64              `json:"members"`
+}
+
+// BudgetDocument is the newest version of a budget. A deleted one stays, with limit 0, so that its name's versions and
+// terms go on where they ended if it is made again.
+type BudgetDocument struct {
+	Format        int                `json:"format"`
+	Budget        allocation.Budget  `json:"budget"`
+	Version       int64              `json:"version"`
+	Number        int64              `json:"number"` // the configuration number of the change that made this version
+	Deleted       bool               `json:"deleted,omitempty"`
+	Changed       time.Time          `json:"changed"`
+	OpenedThrough allocation.Instant `json:"opened_through"` // end of the last opened term; only rises; 0: none was opened
+}
+
+// RegionDocument is one registered region.
+type RegionDocument struct {
+	Format      int             `json:"format"`
+	Region      string          `json:"region"`
+	Registered  time.Time       `json:"registered"`
+	Draining    bool            `json:"draining,omitempty"`
+	Incarnation string          `json:"incarnation,omitempty"`
+	Home        allocation.Home `json:"home,omitzero"` // where the incarnation lives
+	// Confirmed: a call has named the incarnation, so its owner has stored it. Nothing is granted before, so that an
+	// incarnation whose first answer was lost can be given out once more.
+	Confirmed     bool           `json:"confirmed,omitempty"`
+	Contradiction *Contradiction `json:"contradiction,omitempty"` // the owner or etcd lost history; nil: none known
+}
+
+// Contradiction is the first refused call of a region whose word and the coordinator's do not fit together.
+type Contradiction struct {
+	At     time.Time `json:"at"`
+	Detail string    `json:"detail"`
+}
+
+// Contact is what is known from a region's calls.
+type Contact struct {
+	Format            int                `json:"format"`
+	Region            string             `json:"region"`
+	Incarnation       string             `json:"incarnation"`
+	At                time.Time          `json:"at"`              // arrival of the latest call
+	SkewMicros        int64              `json:"skew_us"`         // the owner's database clock less the coordinator's, at arrival
+	ClosedBefore      allocation.Instant `json:"closed_before"`   // only rises
+	Config            int64              `json:"config"`          // that the owner had stored
+	Marks             []allocation.Mark  `json:"marks,omitempty"` // of the owner's writers, the newest of each
+	Ended             []string           `json:"ended,omitempty"` // writers that are forgotten; the latest maxEnded
+	Nodes             []NodeSeen         `json:"nodes,omitempty"`
+	Stopped           string             `json:"stopped,omitempty"`
+	OpenReservations  int64              `json:"open_reservations"`
+	OldestReservation int64              `json:"oldest_reservation,omitempty"` // Unix microseconds
+}
+
+// NodeSeen is a node that made a call.
+type NodeSeen struct {
+	Node    string    `json:"node"`
+	URL     string    `json:"url,omitempty"`
+	Version string    `json:"version,omitempty"`
+	At      time.Time `json:"at"`
+}
+
+// StatementDocument is what an owner last stated of a shard.
+type StatementDocument struct {
+	Format      int                         `json:"format"`
+	Region      string                      `json:"region"`
+	Incarnation string                      `json:"incarnation"`
+	Shard       int                         `json:"shard"`
+	Number      int64                       `json:"number"`
+	At          time.Time                   `json:"at"` // arrival
+	Trimmed     bool                        `json:"trimmed,omitempty"`
+	Shares      []allocation.ShareStatement `json:"shares"`
+}
+
+// Rebalance is a manual move of permits. It is done once the giver holds no more than its target in any of its terms.
+type Rebalance struct {
+	Format int                  `json:"format"`
+	ID     string               `json:"id"`
+	Budget string               `json:"budget"`
+	From   string               `json:"from"`
+	To     string               `json:"to"`
+	Units  int64                `json:"units"` // of each period
+	Terms  []allocation.Instant `json:"terms"`
+	Since  allocation.Instant   `json:"since"` // the first period that it counts for
+	Until  allocation.Instant   `json:"until"` // the end of the last
+	State  string               `json:"state"` // moving, done
+	Made   time.Time            `json:"made"`
+	By     string               `json:"by"`
+	Ended  time.Time            `json:"ended,omitzero"`
+}
+
+// The states of a Rebalance.
+const (
+	RebalanceMoving = "moving"
+	RebalanceDone   = "done"
+)
+
+// Closing is what remains of a ledger that is over everywhere.
+type Closing struct {
+	Format     int                   `json:"format"`
+	Budget     string                `json:"budget"`
+	Unit       string                `json:"unit"`
+	Term       allocation.Instant    `json:"term"`
+	Periods    allocation.Periods    `json:"periods"`
+	Generation allocation.Generation `json:"generation"`
+	Closed     time.Time             `json:"closed"`
+	Regions    []ClosedRegion        `json:"regions"`
+}
+
+// ClosedRegion is what one incarnation last stated of a closed term, summed over its periods.
+type ClosedRegion struct {
+	allocation.Holder
+	Spent     int64 `json:"spent"`
+	Reserved  int64 `json:"reserved"`
+	Overdraft int64 `json:"overdraft"`
+}
+
+// TokenDocument is a credential. Only the hash is stored: tokens carry 128 random bits, so nobody finds one by trying,
+// and a plain SHA-256, without salt or stretching, is enough.
+type TokenDocument struct {
+	Format int       `json:"format"`
+	Name   string    `json:"name"` // unique; stands in every audit line
+	Role   string    `json:"role"` // admin, viewer, region
+	Region string    `json:"region,omitempty"`
+	Hash   string    `json:"hash"` // SHA-256 in hex
+	Made   time.Time `json:"made"`
+	By     string    `json:"by"`
+}
+
+// AuditLine is one act: who did what to which object, and what it was before.
+type AuditLine struct {
+	Format int             `json:"format"`
+	At     time.Time       `json:"at"`
+	Who    string          `json:"who"`  // the name of the token
+	From   string          `json:"from"` // the caller's address
+	Act    string          `json:"act"`
+	Object string          `json:"object"`
+	Old    json.RawMessage `json:"old,omitempty"`
+	New    json.RawMessage `json:"new,omitempty"`
+}
+
+// errFormat says that a document is of a format that this version does not know.
+var errFormat = errors.New("the document is of a format that this version does not know")
+
+// decode reads a document of the package's own format.
+func decode[T any](value []byte) (T, error) {
+	var out T
+	var head struct {
+		Format int `json:"format"`
+	}
+	if err := json.Unmarshal(value, &head); err != nil {
+		return out, fmt.Errorf("read a document: %w", err)
+	}
+	if head.Format != documentFormat {
+		return out, fmt.Errorf("format %d: %w", head.Format, errFormat)
+	}
+	err := json.Unmarshal(value, &out)
+	return out, err
+}
+
+// encode writes a document. Our own documents hold nothing that JSON cannot.
+func encode(document any) []byte {
+	out, err := json.Marshal(document)
+	if err != nil {
+		panic("encode a document: " + err.Error())
+	}
+	return out
+}
+
+// doc is a document as it was read: what a write that rests on it compares. Its value is never changed in place, so it
+// may be read without the lock that guards the pointer to it.
+type doc[T any] struct {
+	item  Item
+	value T
+}
+
+// known is the item that a change compares; for a document that does not exist, the key with revision 0.
+func (d *doc[T]) known(key string) Item {
+	if d == nil {
+		return Item{Key: key}
+	}
+	return d.item
+}
+
+// put is the item that replaces a document.
+func put(key string, document any) Item { return Item{Key: key, Value: encode(document)} }

@@ -1,0 +1,63 @@
+package coordinator
+
+import (
+	"context"
+
+	"tranche/allocation"
+)
+
+// Settle does the background work until there is none left, as the leader does between two ticks.
+func (s *Service) Settle(ctx context.Context) error {
+	for range 50 {
+		if err := s.refresh(ctx); err != nil {
+			return err
+		}
+		if err := s.round(ctx); err != nil {
+			return err
+		}
+		s.state.mu.Lock()
+		now, due := s.instant(), len(s.state.behind)
+		for _, d := range s.state.budgets {
+			if _, ok := nextTerm(d.value, now); ok {
+				due++
+			}
+		}
+		s.state.mu.Unlock()
+		if due == 0 || !s.clockIsSane() {
+			return nil
+		}
+	}
+	return ErrConflict
+}
+
+// Refresh makes the picture as new as the store.
+func (s *Service) Refresh(ctx context.Context) error { return s.refresh(ctx) }
+
+// Persist writes what is only known, as the tick does.
+func (s *Service) Persist(ctx context.Context) error { return s.persist(ctx) }
+
+// OpenTerms is one round of opening.
+func (s *Service) OpenTerms(ctx context.Context) (int, error) { return s.openTerms(ctx) }
+
+// CloseTerms is one round of closing.
+func (s *Service) CloseTerms(ctx context.Context) (int, error) { return s.closeTerms(ctx) }
+
+// Sweep removes what is kept for a while only.
+func (s *Service) Sweep(ctx context.Context) error { return s.sweep(ctx) }
+
+// Ledgers are all ledgers in the picture.
+func (s *Service) Ledgers() []allocation.Ledger {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	var out []allocation.Ledger
+	for _, l := range s.state.ledgers {
+		out = append(out, l.value)
+	}
+	return out
+}
+
+// Authenticate says which role a token has; empty: none.
+func (s *Service) Authenticate(token string) string {
+	d, _ := s.state.authenticate(token)
+	return d.Role
+}

@@ -1,0 +1,258 @@
+package coordinator
+
+import (
+	"net/http"
+	"time"
+
+	"tranche/allocation"
+)
+
+// Who may do what.
+var (
+	admins  = []string{RoleAdmin}
+	readers = []string{RoleAdmin, RoleViewer}
+	callers = []string{RoleRegion}
+)
+
+// routes are the whole API. Names of budgets may hold slashes and braces; they stand at the end of a path, escaped as
+// usual.
+func (s *Service) routes(mux *http.ServeMux) {
+	s.route(mux, "POST /v1/sync", callers, s.serveSync)
+
+	s.route(mux, "POST /v1/budgets", admins, s.serveCreateBudget)
+	s.route(mux, "GET /v1/budgets", readers, s.serveListBudgets)
+	s.route(mux, "POST /v1/budgets/match", readers, s.serveMatch)
+	s.route(mux, "GET /v1/budgets/{name...}", readers, s.serveBudget)
+	s.route(mux, "PUT /v1/budgets/{name...}", admins, s.serveChangeBudget)
+	s.route(mux, "DELETE /v1/budgets/{name...}", admins, s.serveDeleteBudget)
+	s.route(mux, "GET /v1/shares/{name...}", readers, func(c call) (reply, error) {
+		a, err := s.shares(c.PathValue("name"))
+		return ok(a), err
+	})
+	s.route(mux, "GET /v1/ledgers", readers, func(c call) (reply, error) {
+		after, limit, err := c.page()
+		if err != nil {
+			return reply{}, err
+		}
+		return ok(s.ledgersPage(after, limit)), nil
+	})
+	s.route(mux, "GET /v1/ledgers/{name...}", readers, func(c call) (reply, error) {
+		a, err := s.ledgersOf(c.PathValue("name"))
+		return ok(a), err
+	})
+
+	s.regionRoutes(mux)
+	s.route(mux, "GET /v1/stranded", readers, func(call) (reply, error) { return ok(s.stranded()), nil })
+	s.route(mux, "GET /v1/status", readers, func(c call) (reply, error) {
+		a, err := s.status(c.ctx)
+		return ok(a), err
+	})
+	s.route(mux, "GET /v1/audit", readers, func(c call) (reply, error) {
+		after, limit, err := c.page()
+		if err != nil {
+			return reply{}, err
+		}
+		page, err := s.auditPage(c.ctx, after, limit)
+		return ok(page), err
+	})
+	s.tokenRoutes(mux)
+}
+
+// RegionsList, RebalancesList and TokensList wrap lists, so that fields can be added.
+type (
+	// RegionsList is all regions by name.
+	RegionsList struct {
+		Regions []RegionAnswer `json:"regions"`
+	}
+	// RebalancesList is all rebalances that are kept, oldest first.
+	RebalancesList struct {
+		Rebalances []RebalanceAnswer `json:"rebalances"`
+	}
+	// TokensList is all credentials by name.
+	TokensList struct {
+		Tokens []TokenAnswer `json:"tokens"`
+	}
+)
+
+func (s *Service) regionRoutes(mux *http.ServeMux) {
+	type registration struct {
+		Region string `json:"region"`
+	}
+	s.route(mux, "POST /v1/regions", admins, func(c call) (reply, error) {
+		q, err := decodeBody[registration](c, maxBody)
+		if err != nil {
+			return reply{}, err
+		}
+		a, err := s.registerRegion(c.ctx, c.who(), q.Region)
+		return reply{status: http.StatusCreated, body: a}, err
+	})
+	s.route(mux, "GET /v1/regions", readers, func(call) (reply, error) { return ok(RegionsList{s.listRegions()}), nil })
+	s.route(mux, "POST /v1/regions/{region}/drain", admins, func(c call) (reply, error) {
+		a, err := s.setDraining(c.ctx, c.who(), c.PathValue("region"), true)
+		return ok(a), err
+	})
+	s.route(mux, "POST /v1/regions/{region}/resume", admins, func(c call) (reply, error) {
+		a, err := s.setDraining(c.ctx, c.who(), c.PathValue("region"), false)
+		return ok(a), err
+	})
+	s.route(mux, "POST /v1/regions/{region}/token", admins, func(c call) (reply, error) {
+		a, err := s.renewRegionToken(c.ctx, c.who(), c.PathValue("region"))
+		return ok(a), err
+	})
+	s.route(mux, "POST /v1/rebalances", admins, func(c call) (reply, error) {
+		dry, err := c.flag("dry_run")
+		if err != nil {
+			return reply{}, err
+		}
+		q, err := decodeBody[RebalanceRequest](c, maxBody)
+		if err != nil {
+			return reply{}, err
+		}
+		a, err := s.rebalance(c.ctx, c.who(), q, dry)
+		return reply{status: created(dry), body: a}, err
+	})
+	s.route(mux, "GET /v1/rebalances", readers, func(call) (reply, error) { return ok(RebalancesList{s.listRebalances()}), nil })
+	s.route(mux, "GET /v1/rebalances/{id}", readers, func(c call) (reply, error) {
+		s.state.mu.Lock()
+		defer s.state.mu.Unlock()
+		d := s.state.rebalances[c.PathValue("id")]
+		if d == nil {
+			return reply{}, notFound("rebalance", c.PathValue("id"))
+		}
+		return ok(s.rebalanceAnswer(d.value)), nil
+	})
+}
+
+func (s *Service) tokenRoutes(mux *http.ServeMux) {
+	type request struct {
+		Name string `json:"name"`
+		Role string `json:"role"`
+	}
+	s.route(mux, "POST /v1/tokens", admins, func(c call) (reply, error) {
+		q, err := decodeBody[request](c, maxBody)
+		if err != nil {
+			return reply{}, err
+		}
+		a, err := s.createToken(c.ctx, c.who(), q.Name, q.Role)
+		return reply{status: http.StatusCreated, body: a}, err
+	})
+	s.route(mux, "GET /v1/tokens", admins, func(call) (reply, error) { return ok(TokensList{s.listTokens()}), nil })
+	s.route(mux, "DELETE /v1/tokens/{name}", admins, func(c call) (reply, error) {
+		err := s.revokeToken(c.ctx, c.who(), c.PathValue("name"))
+		return ok(struct{}{}), err
+	})
+}
+
+func created(dry bool) int {
+	if dry {
+		return http.StatusOK
+	}
+	return http.StatusCreated
+}
+
+func (s *Service) serveSync(c call) (reply, error) {
+	started := time.Now()
+	q, err := decodeBody[allocation.SyncCall](c, maxSyncBytes)
+	if err == nil && q.Region != c.token.Region {
+		err = problem(http.StatusForbidden, CodeForbidden, "the token is of region "+c.token.Region, "call with the region's own token")
+	}
+	if err != nil {
+		s.metrics.sync(syncInvalid, started)
+		return reply{}, err
+	}
+	a, err := s.Sync(c.ctx, q)
+	switch {
+	case err != nil && asProblem(err).Status < http.StatusInternalServerError:
+		s.metrics.sync(syncInvalid, started)
+	case err != nil:
+		s.metrics.sync(syncFailed, started)
+	case a.Refusal != "":
+		s.metrics.sync(syncRefused, started)
+	default:
+		s.metrics.sync(syncAnswered, started)
+	}
+	return ok(a), err
+}
+
+func (s *Service) serveCreateBudget(c call) (reply, error) {
+	return s.writeBudget(c, "", condition{create: true})
+}
+
+func (s *Service) serveChangeBudget(c call) (reply, error) {
+	on, err := c.condition()
+	if err != nil {
+		return reply{}, err
+	}
+	return s.writeBudget(c, c.PathValue("name"), on)
+}
+
+func (s *Service) writeBudget(c call, name string, on condition) (reply, error) {
+	dry, err := c.flag("dry_run")
+	if err != nil {
+		return reply{}, err
+	}
+	data, err := c.body(maxBody)
+	if err != nil {
+		return reply{}, err
+	}
+	b, err := allocation.ParseBudget(data)
+	if err != nil {
+		return reply{}, err
+	}
+	if name == "" {
+		name = b.Name
+	}
+	a, err := s.changeBudget(c.ctx, c.who(), name, &b, on, dry)
+	status := http.StatusOK
+	if on.create {
+		status = created(dry)
+	}
+	return reply{status: status, etag: a.Version, body: a}, err
+}
+
+func (s *Service) serveDeleteBudget(c call) (reply, error) {
+	on, err := c.condition()
+	if err != nil {
+		return reply{}, err
+	}
+	dry, err := c.flag("dry_run")
+	if err != nil {
+		return reply{}, err
+	}
+	a, err := s.changeBudget(c.ctx, c.who(), c.PathValue("name"), nil, on, dry)
+	return ok(a), err
+}
+
+func (s *Service) serveBudget(c call) (reply, error) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	d := s.state.budgets[c.PathValue("name")]
+	if d == nil || d.value.Deleted {
+		return reply{}, notFound("budget", c.PathValue("name"))
+	}
+	return reply{status: http.StatusOK, etag: d.value.Version, body: s.answerBudget(d.value)}, nil
+}
+
+func (s *Service) serveListBudgets(c call) (reply, error) {
+	after, limit, err := c.page()
+	if err != nil {
+		return reply{}, err
+	}
+	deleted, err := c.flag("deleted")
+	if err != nil {
+		return reply{}, err
+	}
+	return ok(s.listBudgets(after, limit, deleted)), nil
+}
+
+func (s *Service) serveMatch(c call) (reply, error) {
+	type request struct {
+		Labels allocation.Labels `json:"labels"`
+	}
+	q, err := decodeBody[request](c, maxBody)
+	if err != nil {
+		return reply{}, err
+	}
+	a, err := s.match(q.Labels)
+	return ok(a), err
+}

@@ -1,0 +1,256 @@
+package coordinator
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"tranche/allocation"
+)
+
+// Bounds of what is remembered of one region.
+const (
+	maxMarks = 1000
+	maxEnded = 1000
+	maxNodes = 100
+)
+
+// region is what this replica knows of one region.
+//
+// Its queue holds the shares whose newest generation the owner has not stated yet: exactly what the next answer has to
+// say. It is kept as ledgers and statements come in, so that a call costs what changed, not what there is.
+type region struct {
+	name       string
+	doc        *doc[RegionDocument] // nil: not registered
+	contact    Contact              // the newest that was heard by any replica
+	contactDoc *doc[Contact]
+	shards     map[int]*shard
+	stated     map[allocation.ShareRef]allocation.Generation // the generation of each share that the owner has stored
+	queue      *queue
+	wake       chan struct{} // closed, and replaced, when there is something new to say
+	writing    writing
+	skew       time.Duration // the region's clock less ours, when we last heard of a call
+	skewAt     time.Time     // by our clock; zero: we heard of none since we started
+}
+
+// shard is what the owner last stated of one shard of budgets.
+type shard struct {
+	incarnation string
+	number      int64
+	at          time.Time
+	shares      map[allocation.ShareRef]allocation.ShareStatement
+	doc         *doc[StatementDocument]
+	unwritten   time.Time // since when the document is behind; zero: it is not
+}
+
+func (s *state) region(name string) *region {
+	r := s.regions[name]
+	if r == nil {
+		r = &region{
+			name: name, shards: map[int]*shard{}, stated: map[allocation.ShareRef]allocation.Generation{},
+			queue: newQueue(), wake: make(chan struct{}),
+		}
+		s.regions[name] = r
+	}
+	return r
+}
+
+// holder is the incarnation that ledgers may grant to: one that its owner is known to have stored.
+func (r *region) holder() (allocation.Holder, bool) {
+	if r.doc == nil || !r.doc.value.Confirmed {
+		return allocation.Holder{}, false
+	}
+	return allocation.Holder{Region: r.name, Incarnation: r.doc.value.Incarnation}, true
+}
+
+// inContact says whether a call has arrived within `within`.
+func (r *region) inContact(now time.Time, within time.Duration) bool {
+	return !r.contact.At.IsZero() && now.Sub(r.contact.At) < within
+}
+
+// measure compares the region's clock with ours.
+func (r *region) measure(theirs, ours time.Time) { r.skew, r.skewAt = theirs.Sub(ours), ours }
+
+func (r *region) wakeUp() {
+	close(r.wake)
+	r.wake = make(chan struct{})
+}
+
+// want puts a share into the queue if the owner has yet to state its generation. A period that the owner has closed
+// interests it no more.
+func (r *region) want(ref allocation.ShareRef, l allocation.Ledger) {
+	h, ok := r.holder()
+	if ok && r.stated[ref] != l.Generation && l.Periods.End() > r.contact.ClosedBefore && names(l, h) {
+		r.queue.push(ref)
+		r.wakeUp()
+		return
+	}
+	r.queue.remove(ref)
+}
+
+// names says whether the ledger has an allocation of h.
+func names(l allocation.Ledger, h allocation.Holder) bool {
+	return slices.ContainsFunc(l.Entries, func(e allocation.Entry) bool {
+		return slices.ContainsFunc(e.Allocations, func(a allocation.Allocation) bool { return a.Holder == h })
+	})
+}
+
+// forget drops a share whose ledger is closed.
+func (r *region) forget(ref allocation.ShareRef) {
+	r.queue.remove(ref)
+	delete(r.stated, ref)
+	if sh := r.shards[allocation.ShardOf(ref.Budget)]; sh != nil {
+		delete(sh.shares, ref)
+	}
+}
+
+// statement is the last account of a share.
+func (r *region) statement(ref allocation.ShareRef) (allocation.ShareStatement, time.Time, bool) {
+	sh := r.shards[allocation.ShardOf(ref.Budget)]
+	if sh == nil {
+		return allocation.ShareStatement{}, time.Time{}, false
+	}
+	st, ok := sh.shares[ref]
+	return st, sh.at, ok
+}
+
+func (s *state) enterRegion(e Event) error {
+	r := s.region(keyName(e.Key))
+	before, _ := r.holder()
+	r.doc = nil
+	err := enter(e, func(d *doc[RegionDocument]) { r.doc = d })
+	if after, _ := r.holder(); after != before {
+		for ref := range s.ledgers {
+			s.look(ref)
+		}
+	}
+	r.wakeUp()
+	return err
+}
+
+func (s *state) enterContact(e Event) error {
+	r := s.region(keyName(e.Key))
+	r.contactDoc = nil
+	return enter(e, func(d *doc[Contact]) {
+		r.contactDoc = d
+		if !s.resetting && d.value.At.After(r.contact.At) {
+			// Another replica heard it a moment ago.
+			r.measure(d.value.At.Add(time.Duration(d.value.SkewMicros)*time.Microsecond), s.now())
+		}
+		r.contact = mergeContacts(r.contact, d.value)
+	})
+}
+
+func (s *state) enterStatement(e Event) error {
+	name, _, _ := strings.Cut(keyName(e.Key), "/")
+	r := s.region(name)
+	return enter(e, func(d *doc[StatementDocument]) {
+		sh := r.shards[d.value.Shard]
+		if sh == nil {
+			sh = &shard{}
+			r.shards[d.value.Shard] = sh
+		}
+		sh.doc = d
+		// What another replica was told: the highest number wins whole.
+		if sh.incarnation == d.value.Incarnation && d.value.Number <= sh.number {
+			return
+		}
+		sh.incarnation, sh.number, sh.at, sh.unwritten = d.value.Incarnation, d.value.Number, d.value.At, time.Time{}
+		s.setShares(r, sh, d.value.Shares, true)
+	})
+}
+
+// setShares enters the accounts of a newer statement; whole says that it holds all shares of its shard.
+func (s *state) setShares(r *region, sh *shard, shares []allocation.ShareStatement, whole bool) {
+	old := sh.shares
+	if whole || sh.shares == nil {
+		sh.shares = map[allocation.ShareRef]allocation.ShareStatement{}
+	}
+	for _, st := range shares {
+		ref := allocation.ShareRef{Budget: st.Budget, Term: st.Term}
+		sh.shares[ref] = st
+		r.stated[ref] = st.Generation
+		if l := s.ledgers[ref]; l != nil {
+			r.want(ref, l.value)
+		}
+	}
+	if !whole {
+		return
+	}
+	for ref := range old {
+		if _, still := sh.shares[ref]; !still {
+			// The owner does not have this share: it must be sent again.
+			delete(r.stated, ref)
+			if l := s.ledgers[ref]; l != nil {
+				r.want(ref, l.value)
+			}
+		}
+	}
+}
+
+// mergeContacts joins what two replicas know of a region: the later call's word, the highest of what only rises, and of
+// each writer the newest mark, unless it has ended.
+func mergeContacts(a, b Contact) Contact {
+	if b.At.After(a.At) {
+		a, b = b, a
+	}
+	if b.Incarnation != a.Incarnation {
+		return a
+	}
+	a.ClosedBefore = max(a.ClosedBefore, b.ClosedBefore)
+	a.Ended = lastOf(maxEnded, mergeNames(b.Ended, a.Ended))
+	a.Marks = mergeMarks(a.Marks, b.Marks, a.Ended)
+	a.Nodes = mergeNodes(a.Nodes, b.Nodes)
+	return a
+}
+
+func mergeNames(a, b []string) []string {
+	out := slices.Clone(a)
+	for _, n := range b {
+		if !slices.Contains(out, n) {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func lastOf[T any](n int, list []T) []T { return list[max(0, len(list)-n):] }
+
+// mergeMarks keeps of each writer the mark with the highest count. A writer that has ended is never remembered again: a
+// call that was delayed since before its end may still name it.
+func mergeMarks(a, b []allocation.Mark, ended []string) []allocation.Mark {
+	newest := map[string]allocation.Mark{}
+	for _, m := range slices.Concat(a, b) {
+		if have, ok := newest[m.Writer]; !ok || m.Count > have.Count {
+			newest[m.Writer] = m
+		}
+	}
+	for _, n := range ended {
+		delete(newest, n)
+	}
+	out := make([]allocation.Mark, 0, len(newest))
+	for _, m := range newest {
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b allocation.Mark) int { return strings.Compare(a.Writer, b.Writer) })
+	return out
+}
+
+// mergeNodes keeps the latest sight of each node, and of the nodes the latest maxNodes.
+func mergeNodes(a, b []NodeSeen) []NodeSeen {
+	newest := map[string]NodeSeen{}
+	for _, n := range slices.Concat(a, b) {
+		if have, ok := newest[n.Node]; !ok || n.At.After(have.At) {
+			newest[n.Node] = n
+		}
+	}
+	out := make([]NodeSeen, 0, len(newest))
+	for _, n := range newest {
+		out = append(out, n)
+	}
+	slices.SortFunc(out, func(a, b NodeSeen) int { return b.At.Compare(a.At) })
+	out = out[:min(maxNodes, len(out))]
+	slices.SortFunc(out, func(a, b NodeSeen) int { return cmp.Compare(a.Node, b.Node) })
+	return out
+}

@@ -1,0 +1,188 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tranche/allocation"
+)
+
+// maxRegions bounds how many regions a deployment has.
+const maxRegions = 64
+
+// RegionAnswer is a region as it is listed. Token is said once, when it is made.
+type RegionAnswer struct {
+	Region        string          `json:"region"`
+	Registered    time.Time       `json:"registered"`
+	Draining      bool            `json:"draining"`
+	Incarnation   string          `json:"incarnation,omitempty"` // empty: it has not called yet
+	Home          allocation.Home `json:"home,omitzero"`
+	Contradiction *Contradiction  `json:"contradiction,omitempty"` // the owner or etcd lost history
+	Token         string          `json:"token,omitempty"`
+
+	InContact        bool                `json:"in_contact"`
+	LastContact      *time.Time          `json:"last_contact,omitempty"`
+	ContactAgeMillis int64               `json:"contact_age_ms,omitempty"`
+	Nodes            []NodeSeen          `json:"nodes,omitempty"`
+	SkewMillis       int64               `json:"clock_skew_ms"` // its database's clock less ours
+	ClosedBefore     *allocation.Instant `json:"closed_before,omitempty"`
+	Config           int64               `json:"config"` // the configuration number that it has stored
+	Stopped          string              `json:"stopped,omitempty"`
+	OpenReservations int64               `json:"open_reservations"`
+	OldestReserved   *time.Time          `json:"oldest_reservation,omitempty"`
+	RunwaySeconds    *int64              `json:"runway_seconds,omitempty"` // until the first of the terms that it holds ends, if nothing follows
+	Waiting          int                 `json:"waiting"`                  // shares whose newest generation it has not stated yet
+}
+
+// registerRegion makes a region and its token. It gets an incarnation with its first call.
+func (s *Service) registerRegion(ctx context.Context, who actor, name string) (RegionAnswer, error) {
+	if !allocation.ValidRegion(name) {
+		return RegionAnswer{}, invalid("region", fmt.Sprintf("%.70q is not a region's name", name), "use 1 to 63 of a-z 0-9 -")
+	}
+	d := RegionDocument{Format: documentFormat, Region: name, Registered: s.now().UTC()}
+	var secret string
+	err := s.act(ctx, func() (Change, error) {
+		registered := s.state.members().Regions
+		switch {
+		case slices.Contains(registered, name):
+			return Change{}, problem(409, CodeExists, "there is a region of this name", "make it a new token with POST /v1/regions/"+name+"/token")
+		case len(registered) >= maxRegions:
+			return Change{}, refused("", "there are %d regions already", maxRegions)
+		case s.state.deployment == nil:
+			return Change{}, errStarting
+		}
+		var token TokenDocument
+		secret, token = s.regionCredential(who, name)
+		key := tokenKey(token.Name)
+		return Change{
+			Reads: []Item{{Key: regionKey(name)}, s.state.tokens[token.Name].known(key)},
+			Puts:  []Item{put(regionKey(name), d), put(key, token), s.auditLine(who, "region.register", name, nil, d)},
+		}, nil
+	})
+	return RegionAnswer{Region: name, Registered: d.Registered, Token: secret}, err
+}
+
+func (s *Service) regionCredential(who actor, name string) (string, TokenDocument) {
+	secret := s.newToken(RoleRegion, s.state.deployment.value.ID, name)
+	return secret, TokenDocument{
+		Format: documentFormat, Name: regionToken(name), Role: RoleRegion, Region: name, Hash: hashToken(secret), Made: s.now().UTC(), By: who.name,
+	}
+}
+
+// renewRegionToken replaces a region's token. The old one ends; a region that still uses it goes on alone from what it
+// holds until its nodes know the new one.
+func (s *Service) renewRegionToken(ctx context.Context, who actor, name string) (RegionAnswer, error) {
+	var secret string
+	err := s.act(ctx, func() (Change, error) {
+		if r := s.state.regions[name]; r == nil || r.doc == nil {
+			return Change{}, notFound("region", name)
+		}
+		var token TokenDocument
+		secret, token = s.regionCredential(who, name)
+		key := tokenKey(token.Name)
+		return Change{
+			Reads: []Item{s.state.tokens[token.Name].known(key)},
+			Puts:  []Item{put(key, token), s.auditLine(who, "region.token", name, nil, nil)},
+		}, nil
+	})
+	return RegionAnswer{Region: name, Token: secret}, err
+}
+
+// setDraining lets a region give back what it holds, or take part again. The ledgers follow in the background.
+func (s *Service) setDraining(ctx context.Context, who actor, name string, draining bool) (RegionAnswer, error) {
+	verb := "region.resume"
+	if draining {
+		verb = "region.drain"
+	}
+	err := s.act(ctx, func() (Change, error) {
+		r := s.state.regions[name]
+		if r == nil || r.doc == nil {
+			return Change{}, notFound("region", name)
+		}
+		if r.doc.value.Draining == draining {
+			return Change{}, nil
+		}
+		next := r.doc.value
+		next.Draining = draining
+		return s.membersChange(who, verb, r, next)
+	})
+	if err != nil {
+		return RegionAnswer{}, err
+	}
+	s.nudgeBackground()
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	return s.answerRegion(s.state.regions[name]), nil
+}
+
+// membersChange is a change of a region that ledgers must follow.
+func (s *Service) membersChange(who actor, verb string, r *region, next RegionDocument) (Change, error) {
+	_, deployment, raised, err := s.state.raise(func(d *Deployment) { d.Members++ })
+	if err != nil {
+		return Change{}, err
+	}
+	return Change{
+		Reads: []Item{deployment, r.doc.item},
+		Puts:  []Item{raised, put(regionKey(r.name), next), s.auditLine(who, verb, r.name, r.doc.value, next)},
+	}, nil
+}
+
+func (s *Service) listRegions() []RegionAnswer {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	list := []RegionAnswer{}
+	for _, name := range slices.Sorted(maps.Keys(s.state.regions)) {
+		if r := s.state.regions[name]; r.doc != nil {
+			list = append(list, s.answerRegion(r))
+		}
+	}
+	return list
+}
+
+func (s *Service) answerRegion(r *region) RegionAnswer {
+	now, d, c := s.now(), r.doc.value, r.contact
+	a := RegionAnswer{
+		Region: r.name, Registered: d.Registered, Draining: d.Draining, Incarnation: d.Incarnation, Home: d.Home, Contradiction: d.Contradiction,
+		Nodes: c.Nodes, SkewMillis: c.SkewMicros / 1000, Config: c.Config, Stopped: c.Stopped, OpenReservations: c.OpenReservations,
+		Waiting: r.queue.len(),
+	}
+	if !c.At.IsZero() {
+		a.LastContact, a.ContactAgeMillis = &c.At, now.Sub(c.At).Milliseconds()
+		a.InContact = r.inContact(now, s.config.ReportUnreachableAfter)
+		a.ClosedBefore = &c.ClosedBefore
+	}
+	if c.OldestReservation > 0 {
+		at := time.UnixMicro(c.OldestReservation).UTC()
+		a.OldestReserved = &at
+	}
+	if seconds, ok := s.runway(r, allocation.At(now)); ok {
+		a.RunwaySeconds = &seconds
+	}
+	return a
+}
+
+// runway is how long the region can go on alone: until the first of its budgets runs out of terms that it has stored.
+// Permits are not counted: a share that is spent is no end of the runway.
+func (s *Service) runway(r *region, now allocation.Instant) (seconds int64, ok bool) {
+	through := map[string]allocation.Instant{}
+	for ref := range r.stated {
+		l := s.state.ledgers[ref]
+		if l == nil || l.value.Periods.End() <= now {
+			continue
+		}
+		through[ref.Budget] = max(through[ref.Budget], l.value.Periods.End())
+	}
+	first := allocation.Never
+	for budget, end := range through {
+		if b := s.state.budgets[budget]; b != nil && !b.value.Deleted {
+			first, ok = min(first, end), true
+		}
+	}
+	if !ok || first == allocation.Never {
+		return 0, false
+	}
+	return int64(first - now), true
+}

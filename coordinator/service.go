@@ -1,0 +1,166 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"tranche/allocation"
+)
+
+// Defaults and bounds of a Config.
+const (
+	DefaultReportUnreachableAfter = 10 * time.Second
+	DefaultClosingRetention       = 24 * time.Hour
+
+	maxEvidenceAge = 5 * time.Second  // beyond it the coordinator is not ready
+	maxClockSkew   = 30 * time.Second // from the median of the regions' clocks, to do background work
+	timeForm       = time.RFC3339
+)
+
+// Config is what a Service is made from. Store is required.
+type Config struct {
+	Store    Store
+	Log      hclog.Logger          // nil: nothing is logged
+	Registry prometheus.Registerer // nil: metrics are kept, and shown nowhere
+	Gatherer prometheus.Gatherer   // what /metrics shows; nil: Registry, if it is one
+	Now      func() time.Time      // nil: time.Now
+	Random   io.Reader             // of ids, stamps and secrets; nil: crypto/rand
+
+	// ReportUnreachableAfter is how long a region may be silent before what it holds is reported as stranded; a third of
+	// it bounds how long a sync call is held. 0: 10 s.
+	ReportUnreachableAfter time.Duration
+	// ClosingRetention is how long the record of a closed term stays in etcd. 0: 24 h.
+	ClosingRetention time.Duration
+	// OnFirstAdminToken hears the first admin token, once, in the process that made the deployment.
+	OnFirstAdminToken func(token string)
+	Version           string // of the program, for reports
+}
+
+// Service is one coordinator replica. See the package's documentation.
+type Service struct {
+	config  Config
+	log     hclog.Logger
+	now     func() time.Time
+	random  *randomness
+	state   *state
+	mirror  *Mirror
+	commits *Committer
+	writer  Writer
+	metrics *metrics
+
+	mu        sync.Mutex
+	leading   bool
+	clockWord string // why this replica does no background work; empty: it may
+	nudge     chan struct{}
+}
+
+// New makes a replica. Nothing happens before Run.
+func New(c Config) *Service {
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.ReportUnreachableAfter <= 0 {
+		c.ReportUnreachableAfter = DefaultReportUnreachableAfter
+	}
+	if c.ClosingRetention <= 0 {
+		c.ClosingRetention = DefaultClosingRetention
+	}
+	s := &Service{
+		config: c, log: c.Log, now: c.Now, random: newRandomness(c.Random),
+		state: newState(c.Now), nudge: make(chan struct{}, 1),
+	}
+	s.mirror = NewMirror(c.Store, s.applyEvents)
+	s.mirror.Now, s.mirror.Log = c.Now, c.Log.Named("mirror")
+	s.commits = NewCommitter(c.Store, c.Log.Named("committer"), WithNow(c.Now))
+	s.writer = s.commits
+	s.metrics = newMetrics(s, c.Registry)
+	return s
+}
+
+// applyEvents enters what the mirror delivers, and wakes the background work if there is some.
+func (s *Service) applyEvents(events []Event, revision int64, reset bool) {
+	s.state.apply(events, revision, reset)
+	if len(events) > 0 {
+		s.nudgeBackground()
+	}
+}
+
+func (s *Service) nudgeBackground() {
+	select {
+	case s.nudge <- struct{}{}:
+	default: // it is nudged already
+	}
+}
+
+// Run works until ctx ends or a part fails for good, and returns when everything that it started has ended.
+func (s *Service) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wait sync.WaitGroup
+	start := func(name string, run func(context.Context) error) {
+		wait.Go(func() {
+			if err := run(ctx); err != nil && ctx.Err() == nil {
+				cancel(fmt.Errorf("%s: %w", name, err))
+			}
+		})
+	}
+	start("mirror", s.mirror.Run)
+	start("committer", s.commits.Run)
+	start("work", func(ctx context.Context) error {
+		select {
+		case <-s.mirror.Ready():
+		case <-ctx.Done():
+			return nil
+		}
+		if err := s.ensureDeployment(ctx); err != nil {
+			return err
+		}
+		start("persist", s.persistOften)
+		return s.config.Store.Lead(ctx, "background", s.lead)
+	})
+	wait.Wait()
+	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("coordinator: %w", err)
+	}
+	return nil
+}
+
+// ready says why this replica cannot serve, or nil.
+func (s *Service) ready() error {
+	select {
+	case <-s.mirror.Ready():
+	default:
+		return errStarting
+	}
+	s.state.mu.Lock()
+	made := s.state.deployment != nil
+	s.state.mu.Unlock()
+	if !made {
+		return errStarting
+	}
+	if s.commits.Lost() {
+		return ErrHistoryLost
+	}
+	if age := s.evidenceAge(); age > maxEvidenceAge {
+		return problem(503, CodeUnavailable, fmt.Sprintf("etcd was last read %s ago", age.Round(time.Second)), "look at the etcd members: `tranche status`")
+	}
+	return nil
+}
+
+// evidenceAge is the time since the last linearizable read that the picture is as new as.
+func (s *Service) evidenceAge() time.Duration {
+	_, at := s.mirror.Evidence()
+	return max(0, s.now().Sub(at))
+}
+
+func (s *Service) instant() allocation.Instant { return allocation.At(s.now()) }

@@ -1,0 +1,294 @@
+package coordinator
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"tranche/allocation"
+)
+
+// maxAuditLines is how many of the latest audit lines stay in memory; older ones are read from the store.
+const maxAuditLines = 10_000
+
+// state is this replica's picture: the store's documents as the mirror delivered them up to one revision, and what this
+// replica heard from regions directly since. The lock is never held across a call of the store.
+type state struct {
+	now func() time.Time
+
+	mu         sync.Mutex
+	revision   int64
+	deployment *doc[Deployment]
+	budgets    map[string]*doc[BudgetDocument]
+	names      []string       // of budgets, sorted, also the deleted ones
+	changes    []configChange // by number; superseded ones are left out when it is read
+	ledgers    map[allocation.ShareRef]*doc[allocation.Ledger]
+	terms      map[string][]*doc[allocation.Ledger] // by budget, sorted by start
+	closings   map[string]*doc[Closing]             // by key
+	regions    map[string]*region
+	rebalances map[string]*doc[Rebalance]
+	tokens     map[string]*doc[TokenDocument]
+	audit      []Item // the latest maxAuditLines
+
+	behind  map[allocation.ShareRef]bool   // ledgers that have not followed their budget or the members yet
+	broken  map[allocation.ShareRef]string // ledgers that are not conserved, and why
+	strange map[string]string              // documents that this version does not know, and why
+
+	resetting bool // all is entered anew: look at the ledgers once, at the end
+}
+
+type configChange struct {
+	number int64
+	budget string
+}
+
+func newState(now func() time.Time) *state {
+	s := &state{now: now, regions: map[string]*region{}}
+	s.clear()
+	return s
+}
+
+// clear forgets what came from the store, and keeps what regions said.
+func (s *state) clear() {
+	s.deployment, s.names, s.changes, s.audit = nil, nil, nil, nil
+	s.budgets = map[string]*doc[BudgetDocument]{}
+	s.ledgers = map[allocation.ShareRef]*doc[allocation.Ledger]{}
+	s.terms = map[string][]*doc[allocation.Ledger]{}
+	s.closings = map[string]*doc[Closing]{}
+	s.rebalances = map[string]*doc[Rebalance]{}
+	s.tokens = map[string]*doc[TokenDocument]{}
+	s.behind = map[allocation.ShareRef]bool{}
+	s.broken = map[allocation.ShareRef]string{}
+	s.strange = map[string]string{}
+	for _, r := range s.regions {
+		r.doc, r.contactDoc = nil, nil
+		r.queue = newQueue()
+		for _, sh := range r.shards {
+			sh.doc = nil
+		}
+	}
+}
+
+// apply enters what the mirror delivers: all changes up to a revision; with reset they are everything that there is.
+func (s *state) apply(events []Event, revision int64, reset bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if reset {
+		s.clear()
+	}
+	s.revision, s.resetting = revision, reset
+	members := s.members().Number
+	for _, e := range events {
+		s.enter(e)
+	}
+	s.resetting = false
+	if reset {
+		slices.Sort(s.names)
+		slices.SortFunc(s.changes, func(a, b configChange) int { return cmp.Compare(a.number, b.number) })
+		slices.SortFunc(s.audit, func(a, b Item) int { return cmp.Compare(a.Key, b.Key) })
+	}
+	if reset || s.members().Number != members {
+		for ref := range s.ledgers {
+			s.look(ref)
+		}
+	}
+}
+
+// enter takes one change. The kinds of keys are those of the layout in keys.go.
+func (s *state) enter(e Event) {
+	delete(s.strange, e.Key)
+	var err error
+	switch kindOf(e.Key) {
+	case "deployment":
+		err = enter(e, func(d *doc[Deployment]) { s.deployment = d })
+	case "budgets":
+		err = enter(e, func(d *doc[BudgetDocument]) { s.enterBudget(d) })
+	case "ledgers":
+		err = s.enterLedger(e)
+	case "closings":
+		delete(s.closings, e.Key)
+		err = enter(e, func(d *doc[Closing]) { s.closings[e.Key] = d })
+	case "regions":
+		err = s.enterRegion(e)
+	case "contacts":
+		err = s.enterContact(e)
+	case "statements":
+		err = s.enterStatement(e)
+	case "rebalances":
+		delete(s.rebalances, keyName(e.Key))
+		err = enter(e, func(d *doc[Rebalance]) { s.rebalances[d.value.ID] = d })
+	case "tokens":
+		delete(s.tokens, keyName(e.Key))
+		err = enter(e, func(d *doc[TokenDocument]) { s.tokens[d.value.Name] = d })
+	case "audit":
+		if !e.Deleted {
+			s.audit = append(s.audit, e.Item)
+			s.audit = s.audit[max(0, len(s.audit)-maxAuditLines):]
+		}
+	}
+	if err != nil {
+		s.strange[e.Key] = err.Error()
+	}
+}
+
+// enter decodes a document that was put, and hands it over.
+func enter[T any](e Event, take func(*doc[T])) error {
+	if e.Deleted {
+		return nil
+	}
+	value, err := decode[T](e.Value)
+	if err != nil {
+		return err
+	}
+	take(&doc[T]{item: e.Item, value: value})
+	return nil
+}
+
+func (s *state) enterBudget(d *doc[BudgetDocument]) {
+	name := d.value.Budget.Name
+	before := s.budgets[name]
+	s.budgets[name] = d
+	if before == nil {
+		// While a reset is entered, names come in the order of their escaped keys, nearly sorted.
+		i, _ := slices.BinarySearch(s.names, name)
+		s.names = slices.Insert(s.names, i, name)
+	}
+	if before != nil && before.value.Number == d.value.Number {
+		return // only its terms were opened further
+	}
+	s.changes = append(s.changes, configChange{number: d.value.Number, budget: name})
+	if len(s.changes) > 2*len(s.budgets)+100 {
+		s.changes = slices.DeleteFunc(s.changes, func(c configChange) bool { return s.budgets[c.budget].value.Number != c.number })
+	}
+	for _, l := range s.terms[name] {
+		s.look(refOf(l.value))
+	}
+	s.wakeAll()
+}
+
+func refOf(l allocation.Ledger) allocation.ShareRef {
+	return allocation.ShareRef{Budget: l.Budget, Term: l.Periods.Start()}
+}
+
+func (s *state) enterLedger(e Event) error {
+	if e.Deleted {
+		for ref, l := range s.termsOfKey(e.Key) {
+			s.dropLedger(ref, l)
+		}
+		return nil
+	}
+	var l allocation.Ledger
+	if err := json.Unmarshal(e.Value, &l); err != nil {
+		return fmt.Errorf("read a ledger: %w", err)
+	}
+	if l.Format != allocation.LedgerFormat {
+		return fmt.Errorf("format %d: %w", l.Format, errFormat)
+	}
+	ref, d := refOf(l), &doc[allocation.Ledger]{item: e.Item, value: l}
+	s.ledgers[ref] = d
+	list := s.terms[l.Budget]
+	i, found := findTerm(list, ref.Term)
+	if found {
+		list = slices.Clone(list) // readers may hold the old one
+		list[i] = d
+	} else {
+		list = slices.Insert(slices.Clone(list), i, d)
+	}
+	s.terms[l.Budget] = list
+	delete(s.broken, ref)
+	if err := l.Conserved(); err != nil {
+		s.broken[ref] = err.Error()
+	}
+	s.look(ref)
+	return nil
+}
+
+func findTerm(list []*doc[allocation.Ledger], term allocation.Instant) (int, bool) {
+	return slices.BinarySearchFunc(list, term, func(l *doc[allocation.Ledger], t allocation.Instant) int {
+		return cmp.Compare(l.value.Periods.Start(), t)
+	})
+}
+
+// termsOfKey finds the ledger of a key: a deletion has no value to read the name from.
+func (s *state) termsOfKey(key string) map[allocation.ShareRef]*doc[allocation.Ledger] {
+	budget, term, err := parseLedgerKey(key)
+	ref := allocation.ShareRef{Budget: budget, Term: term}
+	if l := s.ledgers[ref]; err == nil && l != nil {
+		return map[allocation.ShareRef]*doc[allocation.Ledger]{ref: l}
+	}
+	return nil
+}
+
+func (s *state) dropLedger(ref allocation.ShareRef, l *doc[allocation.Ledger]) {
+	delete(s.ledgers, ref)
+	delete(s.behind, ref)
+	delete(s.broken, ref)
+	list := s.terms[ref.Budget]
+	if i, found := findTerm(list, ref.Term); found {
+		list = slices.Delete(slices.Clone(list), i, i+1)
+	}
+	if s.terms[ref.Budget] = list; len(list) == 0 {
+		delete(s.terms, ref.Budget)
+	}
+	for _, r := range s.regions {
+		r.forget(ref)
+	}
+}
+
+// look decides anew what a ledger waits for: to follow its budget and the members, and to be stated by its regions.
+func (s *state) look(ref allocation.ShareRef) {
+	l := s.ledgers[ref]
+	if l == nil || s.resetting {
+		return
+	}
+	delete(s.behind, ref)
+	b := s.budgets[ref.Budget]
+	if b != nil && (l.value.Version < b.value.Version || l.value.Members < s.members().Number) {
+		s.behind[ref] = true
+	}
+	for _, r := range s.regions {
+		r.want(ref, l.value)
+	}
+}
+
+// members are the regions as ledgers see them.
+func (s *state) members() allocation.Members {
+	var m allocation.Members
+	if s.deployment != nil {
+		m.Number = s.deployment.value.Members
+	}
+	for name, r := range s.regions {
+		if r.doc == nil {
+			continue
+		}
+		m.Regions = append(m.Regions, name)
+		if r.doc.value.Draining {
+			m.Draining = append(m.Draining, name)
+		} else if h, ok := r.holder(); ok {
+			m.Holders = append(m.Holders, h)
+		}
+	}
+	slices.Sort(m.Regions)
+	slices.Sort(m.Draining)
+	slices.SortFunc(m.Holders, func(a, b allocation.Holder) int { return cmp.Compare(a.Region, b.Region) })
+	return m
+}
+
+// opened are the ledgers of a budget whose terms are not over.
+func (s *state) opened(budget string, now allocation.Instant) []*doc[allocation.Ledger] {
+	list := s.terms[budget]
+	i := slices.IndexFunc(list, func(l *doc[allocation.Ledger]) bool { return l.value.Periods.End() > now })
+	if i < 0 {
+		return nil
+	}
+	return list[i:]
+}
+
+func (s *state) wakeAll() {
+	for _, r := range s.regions {
+		r.wakeUp()
+	}
+}

@@ -1,0 +1,136 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"tranche/allocation"
+)
+
+// maxCountsPerTxn is how many ledgers one transaction of counted returns changes.
+const maxCountsPerTxn = 25
+
+// accepts says whether a statement is newer than what is known of its shard, and can be joined with it: it holds all that
+// changed since the number Base, so a coordinator that knows that number, or a later one, has the whole after joining.
+func (r *region) accepts(incarnation string, st allocation.Statement) (newer, joins bool) {
+	have := int64(0)
+	if sh := r.shards[st.Shard]; sh != nil && sh.incarnation == incarnation {
+		have = sh.number
+	}
+	return st.Number > have, st.Base == 0 || st.Base <= have
+}
+
+// countReturns enters into the ledgers what the call states to have returned: durable before it is acknowledged, and
+// before anybody else is granted it (invariant 4). A crash in between leaves the statement unacknowledged; the owner
+// states it again, and counting it again changes nothing.
+func (s *Service) countReturns(ctx context.Context, call allocation.SyncCall) error {
+	h := allocation.Holder{Region: call.Region, Incarnation: call.Incarnation}
+	var due []allocation.ShareStatement
+	s.state.mu.Lock()
+	r := s.state.regions[call.Region]
+	for _, st := range call.Statements {
+		if newer, joins := r.accepts(call.Incarnation, st); newer && joins {
+			due = append(due, slices.DeleteFunc(slices.Clone(st.Shares), func(sh allocation.ShareStatement) bool { return len(sh.Returned) == 0 })...)
+		}
+	}
+	s.state.mu.Unlock()
+	for part := range slices.Chunk(due, maxCountsPerTxn) {
+		err := s.countPart(ctx, h, part)
+		if contradicted(err) {
+			// The grant that is returned may be one that another replica made a moment ago.
+			if err := s.refresh(ctx); err != nil {
+				return err
+			}
+			err = s.countPart(ctx, h, part)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Service) countPart(ctx context.Context, h allocation.Holder, part []allocation.ShareStatement) error {
+	return s.act(ctx, func() (Change, error) {
+		var change Change
+		var budgets []string
+		for _, st := range part {
+			l := s.state.ledgers[allocation.ShareRef{Budget: st.Budget, Term: st.Term}]
+			if l == nil {
+				continue // closed meanwhile
+			}
+			write, err := s.countShare(h, l, st)
+			switch {
+			case errors.Is(err, allocation.ErrTooManyEntries):
+				continue // the returned permits stay in transit: safe, and counted when runs that differ are over
+			case errors.Is(err, allocation.ErrContradicted):
+				return Change{}, err
+			case err != nil:
+				return Change{}, invalid("statements", err.Error(), "state runs of the term's own periods, none twice")
+			case write == nil:
+				continue
+			}
+			write.add(&change)
+			if b := s.state.budgets[st.Budget]; b != nil && !slices.Contains(budgets, st.Budget) {
+				budgets = append(budgets, st.Budget)
+				change.Reads = append(change.Reads, b.item)
+			}
+		}
+		return change, nil
+	})
+}
+
+// countShare counts one account; nil if it changes nothing. A ledger that is behind its budget follows first: what comes
+// back must not be granted by an older, higher limit.
+func (s *Service) countShare(h allocation.Holder, l *doc[allocation.Ledger], st allocation.ShareStatement) (*ledgerWrite, error) {
+	next, changed, err := l.value.Count(h, st, s.generation(l.value))
+	if err != nil || !changed {
+		return nil, err
+	}
+	b, now := s.state.budgets[st.Budget], s.instant()
+	if b == nil || l.value.Version >= b.value.Version || l.value.Periods.End() <= now {
+		return &ledgerWrite{before: l, after: next}, nil
+	}
+	followed, err := l.value.Follow(b.value.Budget, b.value.Version, runningIndex(l.value, now), s.state.members(), s.generation(l.value))
+	if err != nil {
+		return nil, err
+	}
+	// One generation for both steps: nobody ever sees the ledger in between.
+	next, changed, err = followed.Count(h, st, followed.Generation)
+	if err != nil || !changed {
+		return nil, err
+	}
+	next.Stamps = followed.Stamps
+	return &ledgerWrite{before: l, after: next}, nil
+}
+
+// enterStatements takes the accounts of a call into the picture, and says of each shard what is known now.
+func (s *Service) enterStatements(call allocation.SyncCall, arrived time.Time) []allocation.ShardAck {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	r := s.state.regions[call.Region]
+	var acks []allocation.ShardAck
+	for _, st := range call.Statements {
+		newer, joins := r.accepts(call.Incarnation, st)
+		sh := r.shards[st.Shard]
+		if sh == nil {
+			sh = &shard{}
+			r.shards[st.Shard] = sh
+		}
+		whole := st.Base == 0
+		if sh.incarnation != call.Incarnation {
+			sh.incarnation, sh.number, sh.shares = call.Incarnation, 0, nil
+		}
+		if newer && joins {
+			sh.number, sh.at = st.Number, arrived.UTC()
+			if sh.unwritten.IsZero() {
+				sh.unwritten = arrived
+			}
+			s.state.setShares(r, sh, st.Shares, whole)
+		}
+		acks = append(acks, allocation.ShardAck{Shard: st.Shard, Number: sh.number, Whole: newer && !joins})
+	}
+	return acks
+}

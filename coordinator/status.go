@@ -1,0 +1,223 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tranche/allocation"
+)
+
+// Bounds of a status.
+const (
+	maxListed      = 20 // of each list in a status
+	membersTimeout = 3 * time.Second
+	lowRunway      = time.Hour
+)
+
+// Severities of what a status reports.
+const (
+	SeverityCritical = "critical" // the promise is broken, or nobody is served
+	SeverityWarning  = "warning"  // somebody should look
+	SeverityNote     = "note"
+)
+
+// Status is one look that says whether all is well.
+type Status struct {
+	At           time.Time          `json:"at"`
+	Deployment   string             `json:"deployment"`
+	History      allocation.History `json:"history"`
+	Config       int64              `json:"config"`
+	Version      string             `json:"version,omitempty"`
+	Leading      bool               `json:"leading"`
+	Revision     int64              `json:"revision"`
+	EvidenceAge  int64              `json:"evidence_age_ms"`
+	Regions      []RegionAnswer     `json:"regions"`
+	Members      []Member           `json:"etcd_members"`
+	Budgets      int                `json:"budgets"`
+	Ledgers      int                `json:"ledgers"`
+	Behind       int                `json:"ledgers_behind"`
+	Conserved    bool               `json:"conserved"`
+	Stranded     map[string]int64   `json:"stranded"` // of the running periods, by unit
+	Above80      []BudgetUse        `json:"above_80_percent"`
+	Overcommited []BudgetUse        `json:"overcommitted"`
+	Oldest       *OldestReservation `json:"oldest_reservation,omitempty"`
+	Problems     []StatusProblem    `json:"problems"`
+}
+
+// BudgetUse is how far a budget is used in its running period, as stated.
+type BudgetUse struct {
+	Budget        string `json:"budget"`
+	Unit          string `json:"unit"`
+	Limit         int64  `json:"limit"`
+	Spent         int64  `json:"spent"`
+	Reserved      int64  `json:"reserved"`
+	Overcommitted int64  `json:"overcommitted,omitempty"`
+}
+
+// OldestReservation is the one that has been open longest.
+type OldestReservation struct {
+	Region string    `json:"region"`
+	Made   time.Time `json:"made"`
+}
+
+// StatusProblem is something to look at, and what to do.
+type StatusProblem struct {
+	Severity string `json:"severity"`
+	What     string `json:"what"`
+	Next     string `json:"next"`
+}
+
+// status looks at everything once. The etcd members are asked with a time limit of their own.
+func (s *Service) status(ctx context.Context) (Status, error) {
+	st := Status{At: s.now().UTC(), Version: s.config.Version, EvidenceAge: s.evidenceAge().Milliseconds(), Problems: []StatusProblem{}}
+	add := func(severity, next, what string, args ...any) {
+		st.Problems = append(st.Problems, StatusProblem{Severity: severity, What: fmt.Sprintf(what, args...), Next: next})
+	}
+	st.Regions = s.listRegions()
+	stranded := s.stranded()
+	st.Stranded = stranded.Total
+	s.fillStatus(&st, add)
+	members, err := s.etcdMembers(ctx)
+	if err != nil {
+		add(SeverityCritical, "look at the etcd processes and the network to them", "the etcd members do not answer: %s", err.Error())
+	}
+	st.Members = members
+	for _, m := range members {
+		if !m.Healthy {
+			add(SeverityWarning, "start it again, or replace it", "etcd member %s at %s is not healthy: %s", m.Name, m.Endpoint, m.Problem)
+		}
+	}
+	if st.EvidenceAge > maxEvidenceAge.Milliseconds() {
+		add(SeverityCritical, "look at the etcd members", "etcd was last read %s ago: nothing can be granted or changed", time.Duration(st.EvidenceAge)*time.Millisecond)
+	}
+	if s.commits.Lost() {
+		add(SeverityCritical, "stop this coordinator and see the runbook on a restored etcd", "%s", s.commits.LostDetail())
+	}
+	s.mu.Lock()
+	st.Leading = s.leading
+	word := s.clockWord
+	s.mu.Unlock()
+	if word != "" {
+		add(SeverityWarning, "look at the clocks (NTP) and at the links of the regions", "%s", word)
+	}
+	s.regionProblems(st.Regions, add)
+	if len(st.Stranded) > 0 {
+		for _, unit := range slices.Sorted(maps.Keys(st.Stranded)) {
+			add(SeverityWarning, "`tranche stranded list` shows them; they are free again when the region calls", "%d %s are stranded", st.Stranded[unit], unit)
+		}
+	}
+	return st, nil
+}
+
+type addStatus func(severity, next, what string, args ...any)
+
+// fillStatus gathers what stands in the picture.
+func (s *Service) fillStatus(st *Status, add addStatus) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	if d := s.state.deployment; d != nil {
+		st.Deployment, st.History, st.Config = d.value.ID, d.value.History, d.value.Config
+	}
+	st.Revision, st.Budgets, st.Ledgers = s.state.revision, s.state.liveBudgets(), len(s.state.ledgers)
+	st.Behind, st.Conserved = len(s.state.behind), len(s.state.broken) == 0
+	for i, ref := range sortedRefs(s.state.broken) {
+		if i < maxListed {
+			add(SeverityCritical, "stop admitting for this budget and run `tranche verify`", "a ledger is not conserved: %s", s.state.broken[ref])
+		}
+	}
+	for i, key := range slices.Sorted(maps.Keys(s.state.strange)) {
+		if i < maxListed {
+			add(SeverityCritical, "upgrade this coordinator", "%s is neither read nor written: %s", key, s.state.strange[key])
+		}
+	}
+	if st.Behind > 0 {
+		add(SeverityNote, "it goes on by itself", "%d ledgers have yet to follow their budget or the regions", st.Behind)
+	}
+	st.Above80, st.Overcommited = s.uses()
+	for _, u := range st.Overcommited {
+		add(SeverityNote, "it falls as regions return permits, and ends with the period", "%s is overcommitted by %d: its limit was lowered below what is out", u.Budget, u.Overcommitted)
+	}
+	for _, r := range st.Regions {
+		if r.OldestReserved != nil && (st.Oldest == nil || r.OldestReserved.Before(st.Oldest.Made)) {
+			st.Oldest = &OldestReservation{Region: r.Region, Made: *r.OldestReserved}
+		}
+	}
+}
+
+func sortedRefs(m map[allocation.ShareRef]string) []allocation.ShareRef {
+	return slices.SortedFunc(maps.Keys(m), func(a, b allocation.ShareRef) int {
+		return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.Term, b.Term))
+	})
+}
+
+// uses lists budgets of which more than 80 % is spent or reserved, and those that are overcommitted, the fullest first.
+func (s *Service) uses() (above, over []BudgetUse) {
+	now := s.instant()
+	above, over = []BudgetUse{}, []BudgetUse{}
+	for name, list := range s.state.terms {
+		for _, l := range list {
+			i, running := l.value.Periods.Find(now)
+			if !running || l.value.Template {
+				continue
+			}
+			u := BudgetUse{Budget: name, Unit: l.value.Unit, Limit: l.value.EntryAt(i).Limit, Overcommitted: l.value.Overcommitted(i)}
+			for _, h := range holders(l.value) {
+				st, _ := s.lastStatement(h, refOf(l.value))
+				r := l.value.RemainderAt(h, i, st, 0)
+				u.Spent, u.Reserved = u.Spent+r.Spent, u.Reserved+r.Reserved
+			}
+			if u.Overcommitted > 0 {
+				over = append(over, u)
+			}
+			if u.Limit > 0 && float64(u.Spent+u.Reserved) > 0.8*float64(u.Limit) {
+				above = append(above, u)
+			}
+		}
+	}
+	fullest := func(a, b BudgetUse) int {
+		return cmp.Or(cmp.Compare(float64(b.Spent)/float64(max(1, b.Limit)), float64(a.Spent)/float64(max(1, a.Limit))), cmp.Compare(a.Budget, b.Budget))
+	}
+	slices.SortFunc(above, fullest)
+	slices.SortFunc(over, func(a, b BudgetUse) int { return cmp.Compare(b.Overcommitted, a.Overcommitted) })
+	return above[:min(maxListed, len(above))], over[:min(maxListed, len(over))]
+}
+
+func (s *Service) etcdMembers(ctx context.Context) ([]Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
+	defer cancel()
+	return s.config.Store.Members(ctx)
+}
+
+// regionProblems says what is wrong with regions.
+func (s *Service) regionProblems(regions []RegionAnswer, add addStatus) {
+	if len(regions) == 0 {
+		add(SeverityNote, "register one: `tranche regions register us-east`", "no region is registered")
+	}
+	for _, r := range regions {
+		switch {
+		case r.Incarnation == "":
+			add(SeverityNote, "start a node of it with its token", "region %s has not called yet", r.Region)
+			continue
+		case r.Contradiction != nil:
+			add(SeverityCritical, "see the runbook on lost history", "region %s contradicts what is known since %s: %s",
+				r.Region, r.Contradiction.At.Format(timeForm), r.Contradiction.Detail)
+		case !r.InContact:
+			add(SeverityWarning, "look at its nodes and at the link; it goes on alone from what it holds", "region %s has not called for %s",
+				r.Region, (time.Duration(r.ContactAgeMillis) * time.Millisecond).Round(time.Second))
+		}
+		if r.Stopped != "" {
+			add(SeverityCritical, "look at its nodes' logs", "region %s admits nothing: %s", r.Region, r.Stopped)
+		}
+		if skew := time.Duration(r.SkewMillis) * time.Millisecond; skew.Abs() > maxClockSkew {
+			add(SeverityWarning, "look at its database's clock (NTP)", "the clock of region %s lies %s from ours", r.Region, skew)
+		}
+		if r.RunwaySeconds != nil && *r.RunwaySeconds < int64(lowRunway.Seconds()) && !r.InContact {
+			add(SeverityWarning, "its budgets answer no_allocation when their terms are over", "region %s can go on alone for %s",
+				r.Region, time.Duration(*r.RunwaySeconds)*time.Second)
+		}
+	}
+}

@@ -1,0 +1,257 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"tranche/allocation"
+)
+
+// Bounds of a sync call beyond those of allocation.
+const (
+	maxLow       = 100
+	lowPoll      = time.Second // how long a call that names low budgets is held: what is elsewhere changes without waking it
+	maxSyncBytes = 8 << 20
+)
+
+// Sync is one call of a region. Everything in it may come late, twice, or out of order; what is refused here is refused
+// because it contradicts what the region, or etcd, said before:
+//
+//	judge ──contradicts──▶ refresh the picture, judge again ──▶ refusal history_lost, nothing of the call counts
+//	  │
+//	  ├─ no incarnation yet ──▶ give one out, recorded with the home; no shares in this answer
+//	  ├─ names it the first time ──▶ confirmed: from now on ledgers grant to it
+//	  ▼
+//	heard: contact, clock, closed_before, marks (memory; persisted within 2 s)
+//	count what was returned, in etcd ──▶ enter the statements ──▶ answer, or hold until there is something to say
+//
+// Marks that were heard are lost if every replica ends within the 2 s before they are persisted. Only an owner that lost
+// its own history in those same 2 s could then go unnoticed here, and its nodes, which have memories of their own, would
+// still notice it.
+func (s *Service) Sync(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+	arrived := s.now()
+	if err := checkCall(call); err != nil {
+		return allocation.SyncAnswer{}, err
+	}
+	verdict := s.hear(call, arrived)
+	if verdict.refusal != "" {
+		// This replica may not have heard yet what another one did.
+		if err := s.refresh(ctx); err != nil {
+			return allocation.SyncAnswer{}, err
+		}
+		verdict = s.hear(call, arrived)
+	}
+	switch {
+	case verdict.err != nil:
+		return allocation.SyncAnswer{}, verdict.err
+	case verdict.refusal != "":
+		return s.refuse(ctx, call, verdict)
+	case verdict.newcomer:
+		return s.giveIncarnation(ctx, call)
+	case !verdict.confirmed:
+		if err := s.confirm(ctx, call); err != nil {
+			return allocation.SyncAnswer{}, err
+		}
+	case verdict.flagged:
+		if err := s.unflag(ctx, call.Region); err != nil {
+			return allocation.SyncAnswer{}, err
+		}
+	}
+	if err := s.countReturns(ctx, call); err != nil {
+		if contradicted(err) {
+			return s.refuse(ctx, call, verdictOf("%s", err.Error()))
+		}
+		return allocation.SyncAnswer{}, err
+	}
+	acks := s.enterStatements(call, arrived)
+	ended, err := s.forgetEnded(ctx, call)
+	if err != nil {
+		return allocation.SyncAnswer{}, err
+	}
+	return s.answerOrHold(ctx, call, acks, ended, arrived)
+}
+
+// checkCall refuses what is no call at all.
+func checkCall(c allocation.SyncCall) error {
+	shares := 0
+	for _, st := range c.Statements {
+		if st.Shard < 0 || st.Shard >= allocation.Shards || st.Number <= 0 || st.Base < 0 || st.Base >= st.Number {
+			return invalid("statements", fmt.Sprintf("shard %d, number %d, base %d", st.Shard, st.Number, st.Base), "number statements from 1, each above its base")
+		}
+		for _, sh := range st.Shares {
+			if allocation.ShardOf(sh.Budget) != st.Shard {
+				return invalid("statements", fmt.Sprintf("%s is not of shard %d", sh.Budget, st.Shard), "use allocation.ShardOf")
+			}
+			for _, u := range sh.Usage {
+				if u.Spent < 0 || u.Reserved < 0 || u.Overdraft < 0 || u.Instances < 0 {
+					return invalid("statements", fmt.Sprintf("%s states a negative count", sh.Budget), "state what was counted")
+				}
+			}
+		}
+		shares += len(st.Shares)
+	}
+	switch {
+	case c.Format != allocation.SyncFormat:
+		return invalid("format", fmt.Sprintf("is %d", c.Format), fmt.Sprintf("this coordinator speaks %d; upgrade the older side", allocation.SyncFormat))
+	case shares > allocation.MaxSharesPerCall || len(c.Known) > allocation.MaxSharesPerCall:
+		return invalid("statements", fmt.Sprintf("state %d shares", shares), fmt.Sprintf("state at most %d in one call", allocation.MaxSharesPerCall))
+	case len(c.Marks) > maxMarks || len(c.Ended) > maxEnded:
+		return invalid("marks", fmt.Sprintf("are %d, ended %d", len(c.Marks), len(c.Ended)), fmt.Sprintf("send at most %d", maxMarks))
+	case len(c.Low) > maxLow:
+		return invalid("low", fmt.Sprintf("names %d budgets", len(c.Low)), fmt.Sprintf("name at most %d", maxLow))
+	case len(c.Node) > 255 || len(c.NodeURL) > 1024 || len(c.Version) > 255 || len(c.Stopped) > 255:
+		return invalid("node", "a name is too long", "use at most 255 bytes, 1024 for an address")
+	}
+	return nil
+}
+
+// giveIncarnation records a new incarnation and its home, in one transaction. One that was given out and never named may
+// be given out again, to the same database: nothing was granted to it, and no share was ever told.
+func (s *Service) giveIncarnation(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+	err := s.act(ctx, func() (Change, error) {
+		r := s.state.regions[call.Region]
+		switch {
+		case r == nil || r.doc == nil:
+			return Change{}, notFound("region", call.Region)
+		case r.doc.value.Incarnation != "":
+			return Change{}, nil // the next call finds out whose it is
+		}
+		next := r.doc.value
+		next.Incarnation, next.Home = s.random.hex(8), call.Home
+		who := actor{name: regionToken(call.Region), from: call.Node}
+		return Change{
+			Reads: []Item{r.doc.item},
+			Puts:  []Item{put(regionKey(r.name), next), s.auditLine(who, "region.incarnation", r.name, r.doc.value, next)},
+		}, nil
+	})
+	if err != nil {
+		return allocation.SyncAnswer{}, err
+	}
+	if v := s.hear(call, s.now()); v.refusal != "" {
+		return s.refuse(ctx, call, v)
+	}
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	answer := s.baseAnswer(s.state.regions[call.Region])
+	answer.More = true
+	return answer, nil
+}
+
+// confirm records that the owner has stored its incarnation. From here on it is a member, and the ledgers grant to it.
+func (s *Service) confirm(ctx context.Context, call allocation.SyncCall) error {
+	err := s.act(ctx, func() (Change, error) {
+		r := s.state.regions[call.Region]
+		if r == nil || r.doc == nil || r.doc.value.Incarnation != call.Incarnation {
+			return Change{}, refused("call again", "the region's incarnation has changed meanwhile")
+		}
+		if r.doc.value.Confirmed {
+			return Change{}, nil
+		}
+		next := r.doc.value
+		next.Confirmed = true
+		return s.membersChange(actor{name: regionToken(r.name), from: call.Node}, "region.join", r, next)
+	})
+	s.nudgeBackground()
+	return err
+}
+
+// answerOrHold answers at once if there is something to say, and else holds the call until there is, or its time is over.
+func (s *Service) answerOrHold(ctx context.Context, call allocation.SyncCall, acks []allocation.ShardAck, ended []string, arrived time.Time) (allocation.SyncAnswer, error) {
+	wait := min(time.Duration(max(0, call.WaitMillis))*time.Millisecond, s.config.ReportUnreachableAfter/3)
+	if len(call.Low) > 0 {
+		wait = min(wait, lowPoll)
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		answer, urgent, wake := s.answer(call, acks, ended)
+		if urgent || wait == 0 {
+			return answer, nil
+		}
+		select {
+		case <-wake:
+		case <-timer.C:
+			answer, _, _ = s.answer(call, acks, ended)
+			return answer, nil
+		case <-ctx.Done():
+			return answer, nil
+		}
+	}
+}
+
+// baseAnswer is what every answer says.
+func (s *Service) baseAnswer(r *region) allocation.SyncAnswer {
+	d := s.state.deployment.value
+	return allocation.SyncAnswer{
+		Format: allocation.SyncFormat, Deployment: d.ID, History: d.History, Incarnation: r.doc.value.Incarnation,
+		Now: s.now().UnixMicro(), Revision: s.state.revision, EvidenceAgeMillis: s.evidenceAge().Milliseconds(),
+		Draining: r.doc.value.Draining,
+	}
+}
+
+// answer gathers what this region has to hear. It costs what is new for it: its queue, and the changes since its number.
+func (s *Service) answer(call allocation.SyncCall, acks []allocation.ShardAck, ended []string) (a allocation.SyncAnswer, urgent bool, wake <-chan struct{}) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	r := s.state.regions[call.Region]
+	if r.doc == nil { // removed while the call was held
+		return allocation.SyncAnswer{}, true, r.wake
+	}
+	a = s.baseAnswer(r)
+	a.Acknowledged, a.EndedAcknowledged = acks, ended
+	h, _ := r.holder()
+	for _, ref := range r.queue.take(allocation.MaxSharesPerAnswer) {
+		a.Shares = append(a.Shares, s.state.ledgers[ref].value.GrantTo(h))
+	}
+	a.More = r.queue.len() > len(a.Shares)
+	var more bool
+	a.Budgets, a.Config, more = s.state.configSince(call.Config)
+	a.More = a.More || more
+	a.Closed = s.state.closedOf(call)
+	a.Elsewhere = s.elsewhere(call)
+	whole := slices.ContainsFunc(acks, func(k allocation.ShardAck) bool { return k.Whole })
+	urgent = len(a.Shares)+len(a.Budgets)+len(a.Closed)+len(ended) > 0 || whole
+	return a, urgent, r.wake
+}
+
+// configSince lists the budgets that changed since a configuration number, in the order of their changes. The number that
+// it returns is that of the last one listed, or the deployment's if all are.
+func (s *state) configSince(number int64) (list []allocation.ConfiguredBudget, reached int64, more bool) {
+	i, _ := slices.BinarySearchFunc(s.changes, number+1, func(c configChange, n int64) int { return int(c.number - n) })
+	for _, c := range s.changes[i:] {
+		d := s.budgets[c.budget].value
+		if d.Number != c.number {
+			continue // it was changed again: that change comes later
+		}
+		if len(list) == allocation.MaxBudgetsPerAnswer {
+			return list, list[len(list)-1].Number, true
+		}
+		list = append(list, allocation.ConfiguredBudget{Budget: d.Budget.WithDefaults(), Version: d.Version, Number: d.Number, Deleted: d.Deleted})
+	}
+	return list, s.deployment.value.Config, false
+}
+
+// closedOf names the terms that the call states and that are closed everywhere.
+func (s *state) closedOf(call allocation.SyncCall) []allocation.ShareRef {
+	var closed []allocation.ShareRef
+	for _, st := range call.Statements {
+		for _, sh := range st.Shares {
+			if ref := (allocation.ShareRef{Budget: sh.Budget, Term: sh.Term}); s.isClosed(ref) {
+				closed = append(closed, ref)
+			}
+		}
+	}
+	return closed
+}
+
+// isClosed says whether a term was opened once and is closed. Its ledger is gone, and never comes back.
+func (s *state) isClosed(ref allocation.ShareRef) bool {
+	b := s.budgets[ref.Budget]
+	return s.ledgers[ref] == nil && b != nil && ref.Term < b.value.OpenedThrough
+}
+
+var errNoDeployment = problem(http.StatusConflict, CodeRefused, "this token and this call belong to another deployment",
+	"point the region to its own coordinator, or register it here and give its nodes the token that this returns")

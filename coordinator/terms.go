@@ -1,0 +1,160 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"sync"
+
+	"tranche/allocation"
+)
+
+// maxPerTick is how many ledgers one round of background work opens, brings on or closes; the next round goes on.
+const maxPerTick = 5000
+
+// nextTerm says which term of a budget is to be opened next, if one must be now.
+//
+// A term begins where the one before it ended. Where the coordinator was away for so long that this lies before the
+// running period, it goes on at the running period: what was never opened stays so, and nothing is ever opened twice,
+// since no term begins before OpenedThrough (invariant 10).
+func nextTerm(d BudgetDocument, now allocation.Instant) (allocation.Periods, bool) {
+	b := d.Budget.WithDefaults()
+	w, through := b.Window, d.OpenedThrough
+	horizon := now + allocation.Instant(w.Horizon(b.RunsAloneFor))
+	switch {
+	case d.Deleted || through >= horizon:
+		return allocation.Periods{}, false
+	case w.Once != nil && through <= w.Once.From:
+		through = 0 // its only period begins after all that was opened
+	}
+	if running, ok := w.PeriodAt(now); through == 0 || ok && through <= running.Start {
+		periods, err := w.FirstTerm(now, b.RunsAloneFor, spread(b.Name))
+		return periods, err == nil
+	}
+	return w.NextTerm(through, b.RunsAloneFor)
+}
+
+// spread shortens first terms by budget, so that those of many budgets do not end in one second.
+func spread(name string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // never fails
+	return h.Sum64()
+}
+
+// openTerms opens what must be open, one term per budget and round.
+func (s *Service) openTerms(ctx context.Context) (opened int, err error) {
+	now := s.instant()
+	s.state.mu.Lock()
+	var due []string
+	for name, d := range s.state.budgets {
+		if d.value.OpenedThrough == allocation.Never || d.value.Deleted {
+			continue
+		}
+		if _, ok := nextTerm(d.value, now); ok {
+			if due = append(due, name); len(due) == maxPerTick {
+				break
+			}
+		}
+	}
+	s.state.mu.Unlock()
+	return eachOf(ctx, s, due, func(name string) (Change, error) { return s.openNext(name, now), nil })
+}
+
+// openNext is the change that opens one term: the ledger, which must not exist, and how far the budget is opened, which
+// must be what it was. A second leader that opens it at the same time meets a conflict.
+func (s *Service) openNext(name string, now allocation.Instant) Change {
+	d := s.state.budgets[name]
+	if d == nil {
+		return Change{}
+	}
+	periods, ok := nextTerm(d.value, now)
+	if !ok {
+		return Change{}
+	}
+	next := d.value
+	next.OpenedThrough = periods.End()
+	l := allocation.OpenLedger(next.Budget, next.Version, periods, s.state.members(), s.generation(allocation.Ledger{}))
+	change := Change{Reads: []Item{d.item}, Puts: []Item{put(d.item.Key, next)}}
+	ledgerWrite{after: l}.add(&change)
+	return change
+}
+
+// bringOn lets ledgers follow that are behind their budget or the members.
+func (s *Service) bringOn(ctx context.Context) (followed int, err error) {
+	now := s.instant()
+	s.state.mu.Lock()
+	var due []allocation.ShareRef
+	for ref := range s.state.behind {
+		if l := s.state.ledgers[ref]; l == nil || l.value.Periods.End() <= now {
+			delete(s.state.behind, ref) // over: nothing is granted of it any more
+			continue
+		}
+		if due = append(due, ref); len(due) == maxPerTick {
+			break
+		}
+	}
+	s.state.mu.Unlock()
+	return eachOf(ctx, s, due, func(ref allocation.ShareRef) (Change, error) { return s.follow(ref, now), nil })
+}
+
+// follow is the change that brings one ledger on. It rests on the budget's document too: a grant by an older limit must
+// not be made after the limit was lowered.
+func (s *Service) follow(ref allocation.ShareRef, now allocation.Instant) Change {
+	l, b := s.state.ledgers[ref], s.state.budgets[ref.Budget]
+	if l == nil || b == nil || !s.state.behind[ref] {
+		return Change{}
+	}
+	next, err := l.value.Follow(b.value.Budget, b.value.Version, runningIndex(l.value, now), s.state.members(), s.generation(l.value))
+	if err != nil || len(encode(next)) > maxLedgerBytes {
+		return Change{} // it can follow when the runs that differ are over, or in the next term
+	}
+	change := Change{Reads: []Item{b.item}}
+	ledgerWrite{before: l, after: next}.add(&change)
+	return change
+}
+
+// eachOf makes one change per element, several at a time: the Committer gathers them into few transactions. A conflict is
+// no error: somebody else acted, and the next round decides anew. It returns how many were written.
+func eachOf[T any](ctx context.Context, s *Service, due []T, decide func(T) (Change, error)) (done int, err error) {
+	var mu sync.Mutex
+	var wait sync.WaitGroup
+	places := make(chan struct{}, maxBackground)
+	for _, x := range due {
+		places <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		wait.Go(func() {
+			defer func() { <-places }()
+			wrote, failed := s.once(ctx, func() (Change, error) { return decide(x) })
+			mu.Lock()
+			defer mu.Unlock()
+			if wrote {
+				done++
+			}
+			if failed != nil && err == nil {
+				err = failed
+			}
+		})
+	}
+	wait.Wait()
+	return done, err
+}
+
+// once decides and writes one change; a conflict is left to the next round.
+func (s *Service) once(ctx context.Context, decide func() (Change, error)) (wrote bool, err error) {
+	s.state.mu.Lock()
+	change, err := decide()
+	if err == nil && s.state.knows(change) != nil {
+		change = Change{} // reported by status; not ours to touch
+	}
+	s.state.mu.Unlock()
+	if err != nil || len(change.Puts)+len(change.Deletes) == 0 {
+		return false, err
+	}
+	err = s.commit(ctx, change)
+	if errors.Is(err, ErrConflict) {
+		return false, nil
+	}
+	return err == nil, err
+}
