@@ -34,8 +34,8 @@ func (s Share) EntryFor(period Instant, c Class) (GrantEntry, bool) {
 // Apply enters a grant. An older generation, or the same one, changes nothing (invariant 8). What the grant leaves above
 // a target is returned at once, of all periods that are not used yet (invariant 4).
 //
-// It fails with ErrContradicted if the grant has the share's generation number with another stamp, or names other
-// periods: one of the two sides lost its history.
+// It fails with ErrContradicted if the grant has the share's generation number with another stamp, names other periods,
+// or counts a return that this share never made: one of the two sides lost its history.
 func (s Share) Apply(g ShareGrant) (Share, bool, error) {
 	if s.Generation.Number > 0 {
 		if g.Budget != s.Budget || g.Periods.Start() != s.Term() || g.Periods.End() != s.Periods.End() {
@@ -48,6 +48,10 @@ func (s Share) Apply(g ShareGrant) (Share, bool, error) {
 		if g.Generation.Number <= s.Generation.Number {
 			return s, false, nil
 		}
+		if e, ok := s.neverReturned(g); ok {
+			return s, false, fmt.Errorf("%s, period %s: the ledger counted %d returned, which this share did not return: %w",
+				s.Budget, e.From, e.Returned, ErrContradicted)
+		}
 	}
 	out := Share{
 		Budget: g.Budget, Version: g.Version, Template: g.Template, Policy: g.Policy, Regions: g.Regions,
@@ -57,6 +61,26 @@ func (s Share) Apply(g ShareGrant) (Share, bool, error) {
 		out.Entries = append(out.Entries, s.applyClass(g, c)...)
 	}
 	return out, true, nil
+}
+
+// neverReturned finds an entry of a grant by which the ledger counts more as returned than the share says: the share
+// lost a return, and would spend what the ledger has long given to others.
+func (s Share) neverReturned(g ShareGrant) (GrantEntry, bool) {
+	for _, theirs := range g.Entries {
+		if theirs.Returned == 0 {
+			continue
+		}
+		covered := theirs.From
+		for _, mine := range s.Entries { // sorted by From within a class
+			if mine.Class == theirs.Class && mine.From <= covered && covered < mine.Until && mine.Returned >= theirs.Returned {
+				covered = mine.Until
+			}
+		}
+		if covered < theirs.Until {
+			return theirs, true
+		}
+	}
+	return GrantEntry{}, false
 }
 
 // applyClass merges the entries of one class, over the boundaries of both sides.
@@ -79,7 +103,9 @@ func (s Share) applyClass(g ShareGrant, c Class) []GrantEntry {
 		}
 		e := GrantEntry{
 			From: cuts[i], Until: cuts[i+1], Class: c, Limit: mine.Limit, Granted: max(mine.Granted, theirs.Granted),
-			Returned: mine.Returned, Target: theirs.Target,
+			// The ledger's count only matters to a share that is made anew, of a term that was forgotten: by a grant that comes
+			// late it must not hold again what it returned.
+			Returned: max(mine.Returned, theirs.Returned), Target: theirs.Target,
 		}
 		if granted {
 			e.Limit = theirs.Limit
@@ -102,16 +128,14 @@ func sameCounts(a, b GrantEntry) bool {
 }
 
 // Usage makes the account of one period that is used for the first time. It must be stored under the lock of the share
-// row that s was read from (invariant 9). ok is false if the share says nothing of that period.
+// row that s was read from (invariant 9). ok is false if the term has no such period. Where nothing was ever granted, as
+// before a region came into the term, the account holds nothing: a request that is planned there must find a row.
 func (s Share) Usage(k UsageKey) (u Usage, ok bool) {
 	i, ok := s.Periods.Index(k.Period)
 	if !ok {
 		return Usage{}, false
 	}
-	e, ok := s.EntryFor(k.Period, k.Class)
-	if !ok {
-		return Usage{}, false
-	}
+	e, _ := s.EntryFor(k.Period, k.Class)
 	return Usage{
 		UsageKey: k, Until: s.Periods.At(i).End, Term: s.Term(), Template: s.Template, Version: s.Version,
 		Generation: s.Generation.Number, Granted: e.Granted, Returned: e.Returned, Target: e.Target,
