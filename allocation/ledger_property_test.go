@@ -255,6 +255,12 @@ func TestLedgerUnderAnyOrder(t *testing.T) {
 					w.count(o, rapid.SampledFrom(list).Draw(t, "statement"))
 				}
 			},
+			"exchange": func(t *rapid.T) {
+				// Prompt messages, so that late ones find something to spoil.
+				o := w.someone(t)
+				w.deliver(o, w.ledger.GrantTo(o.holder))
+				w.count(o, w.state(o))
+			},
 			"next period": func(*rapid.T) { w.running = min(w.running+1, 4) },
 			"drain": func(t *rapid.T) {
 				w.members.Number++
