@@ -16,8 +16,8 @@ func (c *Committer) check(change Change) (bytes int, err error) {
 		keys[key] = true
 		bytes += len(key) + len(value)
 	})
-	if keys[c.known.Key] {
-		return 0, fmt.Errorf("change touches the writer's own mark %s", c.known.Key)
+	if keys[markKey(c.writer)] {
+		return 0, fmt.Errorf("change touches the writer's own mark %s", markKey(c.writer))
 	}
 	if len(keys) > MaxTxnDocuments-1 || bytes > MaxTxnBytes-markBytes {
 		return 0, fmt.Errorf("%w: %d documents and %d bytes, at most %d and %d beside the mark",

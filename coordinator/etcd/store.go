@@ -12,6 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"tranche/coordinator"
 )
@@ -24,6 +26,9 @@ const (
 	// keepAliveEvery and keepAliveWait end a connection to a machine that went away without a word.
 	keepAliveEvery = 5 * time.Second
 	keepAliveWait  = 3 * time.Second
+	// connectMaxWait is the longest pause between two attempts to connect. gRPC's own is two minutes, in which a
+	// coordinator would not notice that etcd is back.
+	connectMaxWait = time.Second
 	// pageKeys is how many keys one request of Range reads: at most 64 KiB each, so 8 MiB.
 	pageKeys = 128
 	// rangeAttempts is how often Range starts again when its revision was compacted between two pages.
@@ -66,6 +71,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		DialTimeout:          openTimeout,
 		DialKeepAliveTime:    keepAliveEvery,
 		DialKeepAliveTimeout: keepAliveWait,
+		DialOptions:          []grpc.DialOption{connecting()},
 		Logger:               zap.NewNop(), // what matters comes back as an error
 	})
 	if err != nil {
@@ -79,6 +85,12 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("reach etcd at %v (is it running, and does it have a quorum?): %w", cfg.Endpoints, err)
 	}
 	return s, nil
+}
+
+func connecting() grpc.DialOption {
+	wait := backoff.DefaultConfig
+	wait.BaseDelay, wait.MaxDelay = connectMaxWait/10, connectMaxWait
+	return grpc.WithConnectParams(grpc.ConnectParams{Backoff: wait, MinConnectTimeout: openTimeout})
 }
 
 // Close ends all connections. Calls under way fail.
