@@ -34,7 +34,8 @@ func setRateLimit(h http.Header, d *allocation.Decision, now allocation.Instant,
 	}
 	var policies, limits []byte
 	add := func(b *allocation.BudgetDecision) {
-		if b.Until == 0 || !fieldString(b.Budget) || !fieldString(b.Instance) {
+		counted := b.Reason == allocation.Allow || isCounter(b.Reason) // else nothing is known of what remains
+		if !counted || b.Until == 0 || !fieldString(b.Budget) || !fieldString(b.Instance) {
 			return
 		}
 		policy, limit := appendPolicy(policies, b), appendLimit(limits, b, now, retryAfter)

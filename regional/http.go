@@ -21,7 +21,8 @@ const (
 	MinDeadline       = time.Millisecond
 	MaxDeadline       = 30 * time.Second
 	DefaultPage       = 100
-	MaxPage           = 1000 // reservations, or budgets of an account, in one answer
+	MaxPage           = 1000 // reservations in one answer
+	MaxAccountPage    = 100  // budgets of an account in one answer: each has a row for each period that was used
 )
 
 // Backend is what the API needs of a node.

@@ -75,11 +75,15 @@ func (a *api) read(w http.ResponseWriter, r *http.Request, allowed field) (callB
 	if f := jsonOnly(r.Header); f != nil {
 		return callBody{}, f
 	}
+	tooLarge := &fault{kind: bodyTooLarge, detail: "send at most 1 MiB; split a batch"}
+	if r.ContentLength > MaxBodyBytes {
+		return callBody{}, tooLarge
+	}
 	buffer := takeBuffer()
 	defer giveBuffer(buffer)
 	if _, err := buffer.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBodyBytes)); err != nil {
-		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-			return callBody{}, &fault{kind: bodyTooLarge, detail: "send at most 1 MiB; split a batch"}
+		if _, over := errors.AsType[*http.MaxBytesError](err); over {
+			return callBody{}, tooLarge
 		}
 		problem := "could not be read to its end"
 		if errors.Is(err, io.ErrUnexpectedEOF) {

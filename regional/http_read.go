@@ -44,13 +44,13 @@ func orNothing(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func pageSize(text string) (int, *fault) {
+func pageSize(text string, most int) (int, *fault) {
 	if text == "" {
-		return DefaultPage, nil
+		return min(DefaultPage, most), nil
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > MaxPage {
-		return 0, invalid(allocation.FieldError{Field: "limit", Problem: "is not a page's size", Fix: "use 1 to " + strconv.Itoa(MaxPage)})
+	if err != nil || n < 1 || n > most {
+		return 0, invalid(allocation.FieldError{Field: "limit", Problem: "is not a page's size", Fix: "use 1 to " + strconv.Itoa(most)})
 	}
 	return n, nil
 }
@@ -116,7 +116,7 @@ type reservationsBody struct {
 
 // reservations answers GET /v1/reservations?after=&limit=: the region's open reservations, of all credentials.
 func (a *api) reservations(w http.ResponseWriter, r *http.Request, _ string) {
-	params, limit, wrong := page(r)
+	params, limit, wrong := page(r, MaxPage)
 	var after allocation.IDKey
 	if wrong == nil && params["after"] != "" {
 		text, err := base64.RawURLEncoding.DecodeString(params["after"])
@@ -147,9 +147,9 @@ func (a *api) reservations(w http.ResponseWriter, r *http.Request, _ string) {
 	writeJSON(w, http.StatusOK, "application/json", body)
 }
 
-func page(r *http.Request) (params map[string]string, limit int, wrong *fault) {
+func page(r *http.Request, most int) (params map[string]string, limit int, wrong *fault) {
 	if params, wrong = query(r, "after", "limit"); wrong == nil {
-		limit, wrong = pageSize(params["limit"])
+		limit, wrong = pageSize(params["limit"], most)
 	}
 	return params, limit, wrong
 }
@@ -177,7 +177,7 @@ type accountBody struct {
 
 // account answers GET /v1/account?after=&limit=: all that the owner holds, for verify.
 func (a *api) account(w http.ResponseWriter, r *http.Request, _ string) {
-	params, limit, wrong := page(r)
+	params, limit, wrong := page(r, MaxAccountPage)
 	if wrong != nil {
 		writeFault(w, *wrong)
 		return
