@@ -56,7 +56,7 @@ type HTTPConfig struct {
 	Tokens []Token
 	// Metrics counts what is answered, and its registry is served; required.
 	Metrics *Metrics
-	// Logger hears of each request at Debug, and of nothing else; nil: nobody does.
+	// Logger hears of each request, and of what the database said to a failed read, at Debug only; nil: nobody does.
 	Logger hclog.Logger
 	// MaxConcurrent bounds the requests that are worked on at once. 0: DefaultConcurrent.
 	MaxConcurrent int
