@@ -84,13 +84,13 @@ func (h *health) undecided() allocation.Reason {
 	return allocation.Overloaded
 }
 
-// detail tells operators more about a reason of the node's own. No secret is in a database's error.
+// detail tells callers more about a reason of the node's own. The database's own words stay with operators.
 func (h *health) detail(r allocation.Reason) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch r {
 	case allocation.DatabaseUnavailable:
-		return h.failure
+		return "nothing was charged; the same request may be tried again"
 	case allocation.UnsafeSettings:
 		return h.setting
 	case allocation.OutcomeUnknown:
@@ -115,7 +115,7 @@ func (h *health) ready(now time.Time) (bool, []string) {
 	case h.setting != "":
 		why = append(why, h.setting)
 	case h.failure != "":
-		why = append(why, "admissions fail to commit: "+h.failure)
+		why = append(why, "admissions fail to commit: the last try to reach the database failed") // no address for callers without a token
 	case h.commitAt.IsZero():
 		why = append(why, "no commit yet")
 	case now.Sub(h.commitAt) > readyWithin:
