@@ -132,16 +132,15 @@ func testEndedContext(t *testing.T, s coordinator.Store) {
 // committed before.
 func testRange(t *testing.T, s coordinator.Store) {
 	const documents = 300
-	var last int64
 	for i := 0; i < documents; i += 50 {
 		var txn coordinator.Txn
 		for j := range 50 {
 			txn.Puts = append(txn.Puts, item(key("r/%03d", (i+j)*7%documents), "1", 0))
 		}
-		last = commit(t, s, txn)
+		commit(t, s, txn)
 	}
 	put(t, s, key("r"), "not below", key("r0"), "nor this")
-	last = put(t, s, key("q"), "1")
+	last := put(t, s, key("q"), "1")
 	items, revision, err := s.Range(t.Context(), key("r/"))
 	if err != nil || revision < last || len(items) != documents {
 		t.Fatalf("%d items at %d, %v", len(items), revision, err)
