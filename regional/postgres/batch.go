@@ -1,0 +1,232 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"tranche/allocation"
+	"tranche/regional"
+)
+
+// batch is a transaction between its two round trips.
+type batch struct {
+	store  *Store
+	writer *writer
+	tx     *transaction
+	seen   regional.Seen
+	open   int16                      // the table of ids that is open; it cannot change under the shared switch lock
+	places map[allocation.IDKey]place // where the ids stand that were found
+}
+
+// place is the table of an id and the state in which it was read.
+type place struct {
+	table int16
+	state allocation.State
+}
+
+var _ regional.Batch = (*batch)(nil)
+
+// Begin locks and reads what the batch wants, in one round trip. See the package's description for the order.
+func (s *Store) Begin(ctx context.Context, rw regional.Writer, want regional.Want) (regional.Batch, error) {
+	if err := checkWant(want); err != nil {
+		return nil, err
+	}
+	w, err := s.take(ctx, rw)
+	if err != nil {
+		return nil, err
+	}
+	b := &batch{store: s, writer: w, seen: newSeen(), places: map[allocation.IDKey]place{}}
+	q := &pgx.Batch{}
+	s.queueBegin(q, switchShared)
+	q.Queue(planByKey)
+	b.queueMake(q, want.Usage)
+	b.queueLocks(q, want)
+	b.queueIDs(q, want.IDs)
+	s.queueOwner(q, want.Changes, regional.MaxChanges+1, &b.seen.Loaded)
+	b.queueClock(q)
+	if b.tx, err = s.start(ctx, q); err != nil {
+		w.release()
+		return nil, fmt.Errorf("begin a batch: %w", err)
+	}
+	b.seen.Home = *s.home.Load()
+	checkBehind(&b.seen)
+	return b, nil
+}
+
+func checkWant(want regional.Want) error {
+	if len(want.Usage) > regional.MaxBatchKeys || len(want.IDs) > regional.MaxBatchRequests || len(want.OfIDs) > regional.MaxBatchRequests {
+		return fmt.Errorf("a batch of %d usage rows and %d ids is more than %d and %d",
+			len(want.Usage), len(want.IDs), regional.MaxBatchKeys, regional.MaxBatchRequests)
+	}
+	return nil
+}
+
+func newSeen() regional.Seen {
+	return regional.Seen{
+		Usage: map[allocation.UsageKey]*allocation.Usage{},
+		Full:  map[allocation.UsageKey]bool{},
+		IDs:   map[allocation.IDKey]*allocation.Admission{},
+	}
+}
+
+// queueMake locks the shares of the rows that the node has never seen, and makes those rows (invariant 9).
+func (b *batch) queueMake(q *pgx.Batch, wanted []regional.WantedUsage) {
+	missing := newMissing(wanted)
+	if len(missing.terms) == 0 {
+		return
+	}
+	q.Queue(lockShares, missing.budgets, missing.terms)
+	q.Queue(makeUsage, missing.args()...).Query(func(rows pgx.Rows) error {
+		return eachKey(rows, func(k allocation.UsageKey) { b.seen.Full[k] = true })
+	})
+}
+
+// queueLocks locks all usage rows of the batch by one statement, in the order of their keys.
+func (b *batch) queueLocks(q *pgx.Batch, want regional.Want) {
+	keys := newKeys(len(want.Usage))
+	for _, u := range want.Usage {
+		keys.add(u.UsageKey)
+	}
+	read := func(rows pgx.Rows) error { return eachUsage(rows, b.seen.Usage) }
+	switch {
+	case len(want.OfIDs) > 0:
+		ids := newIDKeys(want.OfIDs)
+		q.Queue(lockUsageOfIDs, append(keys.args(), ids.args()...)...).Query(read)
+	case len(want.Usage) > 0:
+		q.Queue(lockUsage, keys.args()...).Query(read)
+	}
+}
+
+// queueIDs looks the ids up, by a statement that begins after all locks: it sees what was committed while they were
+// awaited.
+func (b *batch) queueIDs(q *pgx.Batch, ids []allocation.IDKey) {
+	if len(ids) == 0 {
+		return
+	}
+	q.Queue(selectIDs, newIDKeys(ids).args()...).Query(func(rows pgx.Rows) error {
+		return eachID(rows, ids, func(a *allocation.Admission, table int16) {
+			b.seen.IDs[a.IDKey] = a
+			b.places[a.IDKey] = place{table: table, state: a.State}
+		})
+	})
+}
+
+func (b *batch) queueClock(q *pgx.Batch) {
+	q.Queue(selectClock).QueryRow(func(row pgx.Row) error {
+		var err error
+		b.seen.Now, b.seen.Unsafe, b.open, err = scanClock(row)
+		return err
+	})
+}
+
+// scanClock reads the clock, the first setting with which a commit would not survive a crash, and the open table of ids.
+func scanClock(row pgx.Row) (now int64, unsafe string, open int16, err error) {
+	var fsync, synchronous, fullPages string
+	var place *int16
+	if err := row.Scan(&now, &fsync, &synchronous, &fullPages, &place); err != nil {
+		return 0, "", 0, err
+	}
+	switch {
+	case place == nil:
+		return 0, "", 0, fmt.Errorf("%w: no table of admission ids is open", regional.ErrNotReady)
+	case fsync != "on":
+		unsafe = "fsync=" + fsync
+	case synchronous == "off":
+		unsafe = "synchronous_commit=" + synchronous
+	case fullPages != "on":
+		unsafe = "full_page_writes=" + fullPages
+	}
+	return now, unsafe, *place, nil
+}
+
+func (b *batch) Seen() *regional.Seen { return &b.seen }
+
+// Abandon ends the transaction without writing anything.
+func (b *batch) Abandon() {
+	if b.tx == nil {
+		return
+	}
+	b.tx.abandon()
+	b.tx = nil
+	b.writer.release()
+}
+
+// Commit writes and commits, in one round trip.
+func (b *batch) Commit(ctx context.Context, writes regional.Writes) error {
+	if b.tx == nil {
+		return errors.New("commit a batch: it has ended")
+	}
+	q, err := b.queueWrites(writes)
+	if err != nil {
+		b.Abandon()
+		return fmt.Errorf("commit a batch: %w", err)
+	}
+	tx := b.tx
+	b.tx = nil
+	if err := b.writer.commit(ctx, tx, q); err != nil {
+		return fmt.Errorf("commit a batch: %w", err)
+	}
+	return nil
+}
+
+// queueWrites is the second round trip, but for the mark and the commit.
+func (b *batch) queueWrites(writes regional.Writes) (*pgx.Batch, error) {
+	q := &pgx.Batch{}
+	if err := b.queueUsage(q, writes.Usage); err != nil {
+		return nil, err
+	}
+	if len(writes.Inserted) > 0 {
+		rows, err := newIDRows(writes.Inserted)
+		if err != nil {
+			return nil, err
+		}
+		q.Queue(insertIDs[b.open], rows.inserted()...)
+	}
+	var perTable [idTables][]*allocation.Admission
+	for _, a := range writes.Updated {
+		p, ok := b.places[a.IDKey]
+		if !ok {
+			return nil, fmt.Errorf("id %s of %s was not looked up", a.ID, a.Credential)
+		}
+		perTable[p.table] = append(perTable[p.table], a)
+	}
+	for table, list := range perTable {
+		if len(list) == 0 {
+			continue
+		}
+		rows, err := newIDRows(list)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range list {
+			rows.was = append(rows.was, string(b.places[a.IDKey].state))
+		}
+		q.Queue(updateIDs[table], rows.updated()...)
+	}
+	return q, nil
+}
+
+// queueUsage writes the counters, and notes what changed in periods that are closed already: statements look only there
+// for changes behind closed_before.
+func (b *batch) queueUsage(q *pgx.Batch, usage []*allocation.Usage) error {
+	if len(usage) == 0 {
+		return nil
+	}
+	rows := newCounters(len(usage))
+	var late lateChanges
+	for _, u := range usage {
+		if u.Overflowed() {
+			return fmt.Errorf("usage of %s in period %s left its bounds: %+v", u.Budget, u.Period, *u)
+		}
+		rows.add(u)
+		if u.Until <= b.seen.ClosedBefore {
+			late.add(u.Budget, u.Term)
+		}
+	}
+	q.Queue(updateUsage, rows.args()...)
+	late.queue(q)
+	return nil
+}

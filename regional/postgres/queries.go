@@ -1,0 +1,90 @@
+package postgres
+
+import (
+	"strconv"
+	"strings"
+)
+
+// All SQL of this package is in the files queries*.go: transactions and start in this one, then batches, statements,
+// grants, and upkeep. Names are qualified, since nothing may rest on a session's search_path.
+
+// idTables is how many tables of admission ids there are.
+const idTables = 4
+
+// perTable makes the same statement for each table of ids, so that each of them is static.
+func perTable(text string) (out [idTables]string) {
+	for i := range out {
+		out[i] = strings.ReplaceAll(text, "{n}", strconv.Itoa(i))
+	}
+	return out
+}
+
+// allTables joins the same select over all tables of ids.
+func allTables(text string) string {
+	parts := perTable(text)
+	return strings.Join(parts[:], "\nunion all\n")
+}
+
+// Start.
+const (
+	lockMigrations   = `select pg_advisory_lock($1)`
+	unlockMigrations = `select pg_advisory_unlock($1)`
+	schemaExists     = `select to_regnamespace('tranche') is not null`
+	createSchema     = `create schema tranche`
+
+	selectServer = `
+select current_setting('server_version_num')::int, current_setting('max_connections')::int,
+       current_setting('superuser_reserved_connections')::int + coalesce(current_setting('reserved_connections', true), '0')::int,
+       pg_is_in_recovery()`
+
+	insertOwner = `
+insert into tranche.owner (id, format, region) values (1, $1, $2) on conflict do nothing`
+
+	// The insertion timeline, from the name of the WAL file: pg_control_checkpoint() still shows the old one for a while
+	// after a promotion.
+	selectHome = `
+select s.system_identifier::text, d.oid::bigint,
+       ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::bigint
+from pg_control_system() as s, pg_database as d
+where d.datname = current_database()`
+)
+
+// Transactions.
+const (
+	begin    = `begin isolation level read committed read write`
+	beginRO  = `begin isolation level repeatable read read only`
+	rollback = `rollback`
+	commit   = `commit`
+
+	// A role's own statement_timeout or transaction_timeout could cancel a commit; client_min_messages could hide the
+	// warning of a cancelled one.
+	settings = `
+select set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
+       set_config('statement_timeout', '0', true), set_config('client_min_messages', 'notice', true),
+       case when current_setting('transaction_timeout', true) is not null
+            then set_config('transaction_timeout', '0', true) end`
+
+	// Batches look rows up by key, however few there are today: a plan is kept for longer than a table stays small.
+	planByKey = `
+select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+       set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`
+
+	lockSwitchShared    = `select pg_advisory_xact_lock_shared($1)`
+	lockSwitchExclusive = `select pg_advisory_xact_lock($1)`
+
+	replaceMark = `
+with mine as (
+    update tranche.writers set count = $2, value = $3, seen = clock_timestamp()
+    where writer = $1 and count = $4 and value = $5
+    returning 1)
+select tranche.expect((select count(*) from mine), 1, 'TR002', 'the mark of this writer')`
+
+	insertWriter = `
+insert into tranche.writers (writer, name, count, value) values ($1, $2, $3, $4)`
+
+	selectMark = `
+select count, value from tranche.writers where writer = $1 for update`
+
+	endWriter = `
+update tranche.writers set ended = clock_timestamp() where writer = $1`
+)

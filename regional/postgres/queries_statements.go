@@ -1,0 +1,100 @@
+package postgres
+
+// Statements.
+const (
+	// The base of each shard's next statement: the acknowledged one, if this database still knows from which snapshot it was
+	// made. Transaction numbers are a cluster's own, so one made in another cluster is no base. $1 shards and $2 numbers are
+	// what the caller says is acknowledged; of the others the recorded number counts.
+	selectBases = `
+select s.shard, coalesce(t.number, 0), coalesce(t.xmin_after, '0'::xid8)::text, coalesce(t.closed_before, 0), coalesce(a.number = 0, false)
+from tranche.shards as s
+left join unnest($1::smallint[], $2::bigint[]) as a (shard, number) on a.shard = s.shard
+left join tranche.statements as t on t.shard = s.shard and t.number = coalesce(a.number, s.acked)
+     and t.system = (select c.system_identifier::text from pg_control_system() as c)
+order by s.shard`
+
+	// What shares the statements of shards ($1) are to list, by their bases: number 0 ($2) means all that are not gone. The
+	// others: shares that changed, and shares with usage that changed, in transactions that the base's snapshot could not
+	// see ($3). Usage is looked for only in periods that were not closed at that snapshot ($4), and among late changes.
+	touchedShares = `
+base as materialized (
+    select * from unnest($1::smallint[], $2::bigint[], $3::text[]::xid8[], $4::bigint[]) as b (shard, number, xmin_after, closed_before)),
+based as materialized (select * from base where number > 0),
+oldest as materialized (select xmin_after from based order by xmin_after limit 1),
+touched as (
+    select s.shard, s.budget, s.term from base as b join tranche.shares as s on s.shard = b.shard
+    where b.number = 0 and not s.gone
+    union
+    select s.shard, s.budget, s.term from tranche.shares as s join based as b on b.shard = s.shard
+    where s.changed >= (select xmin_after from oldest) and s.changed >= b.xmin_after
+    union
+    select u.shard, u.budget, u.term from tranche.usage as u join based as b on b.shard = u.shard
+    where u.until > (select min(closed_before) from based) and u.until > b.closed_before and u.changed >= b.xmin_after
+    union
+    select l.shard, l.budget, l.term from tranche.late_changes as l join based as b on b.shard = l.shard
+    where l.changed >= (select xmin_after from oldest) and l.changed >= b.xmin_after)`
+
+	countTouched = `
+with ` + touchedShares + `
+select shard, count(*) from touched group by shard order by shard`
+
+	lockShards = `
+select shard from tranche.shards where shard = any($1::smallint[]) order by shard for update`
+
+	raiseNumbers = `
+update tranche.shards set number = number + 1 where shard = any($1::smallint[]) returning shard, number`
+
+	// One statement, so one snapshot: the counters, the closed_before, and the number below which it sees every
+	// transaction.
+	selectTouched = `
+with ` + touchedShares + `
+select pg_snapshot_xmin(pg_current_snapshot())::text, (select closed_before from tranche.owner where id = 1),
+       (select json_agg(json_build_object(
+            'shard', t.shard, 'budget', s.budget, 'term', s.term, 'template', s.template, 'generation', s.generation, 'stamp', s.stamp,
+            'entries', (
+                select json_agg(json_build_object('from', e.from_start, 'until', e.until_start, 'class', e.class,
+                       'granted', e.granted, 'returned', e.returned, 'target', e.target, 'limit', e."limit") order by e.class, e.from_start)
+                from tranche.share_entries as e where e.budget = s.budget and e.term = s.term and not s.template),
+            'usage', (
+                select json_agg(json_build_object('period', u.period, 'until', u.until, 'class', u.class, 'returned', u.returned,
+                       'spent', u.spent, 'reserved', u.reserved, 'overdraft', u.overdraft, 'instances', u.instances) order by u.period, u.class)
+                from (select period, class, min(until) as until, case when s.template then 0 else max(returned) end as returned,
+                             least(sum(spent), 9223372036854775807)::bigint as spent,
+                             least(sum(reserved), 9223372036854775807)::bigint as reserved,
+                             least(sum(overdraft), 9223372036854775807)::bigint as overdraft,
+                             case when s.template then count(*) else 0 end as instances
+                      from tranche.usage where budget = s.budget and term = s.term
+                      group by period, class) as u))
+            order by t.shard, s.budget, s.term)
+        from touched as t join tranche.shares as s on s.budget = t.budget and s.term = t.term)`
+
+	insertStatements = `
+insert into tranche.statements (shard, number, system, xmin_after, closed_before)
+select w.shard, w.number, (select c.system_identifier::text from pg_control_system() as c), $3::text::xid8, $4
+from unnest($1::smallint[], $2::bigint[]) as w (shard, number)`
+
+	// Older ones can only be acknowledged by an answer that is very late; they then cost a whole statement.
+	dropOldStatements = `
+delete from tranche.statements as t using tranche.shards as s
+where s.shard = t.shard and t.shard = any($1::smallint[]) and t.number <= s.number - $2 and t.number <> s.acked`
+
+	selectMarks = `
+select writer, count, value, ended is not null from tranche.writers order by writer`
+
+	// Budgets whose running period has less than a tenth of its share left.
+	selectLow = `
+select u.budget from tranche.usage as u
+where u.until > $1 and u.period <= $1 and not u.template and u.class = 'general'
+  and (u.granted - u.returned - u.spent - u.reserved) * 10 < u.granted - u.returned
+order by (u.granted - u.returned - u.spent - u.reserved)::float8 / (u.granted - u.returned), u.budget
+limit $2`
+
+	selectElsewhere = `
+select elsewhere from tranche.owner where id = 1`
+)
+
+// How many reservations are open, and when the oldest was made.
+var selectOpen = `
+select coalesce(sum(a.open), 0)::bigint, coalesce(min(a.oldest), 0)
+from (` + allTables(`
+    select count(*) as open, min(made_at) as oldest from tranche.admission_ids_{n} where state = 'reserved'`) + `) as a`

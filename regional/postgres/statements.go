@@ -1,0 +1,316 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"tranche/allocation"
+	"tranche/regional"
+)
+
+// Bounds of statements.
+const (
+	keptStatements = 16  // of one shard, that may still be acknowledged as a base
+	maxLow         = 100 // budgets named as low in one call
+)
+
+// Which shares changed since an acknowledged statement?
+//
+// A counter that every batch raises would be a lock that all batches want; one that is read before the row's lock would
+// miss changes: a transaction may read 7, wait, and commit its row after the statement of number 7 was made. Instead each
+// row carries the number of the transaction that changed it last, and each statement keeps the xmin of its snapshot:
+// every transaction below it had ended. What the snapshot did not see therefore has a number of at least xmin, so
+//
+//	changed >= xmin of the acknowledged statement
+//
+// misses nothing. It may list a share twice, which does no harm. Statements are numbered by raising a locked row before
+// the snapshot is taken, so a higher number has seen more.
+//
+// Usage has no index on `changed`: that would make every update slower. Only periods that were not closed at the base's
+// snapshot are searched, by their end. What changes behind closed_before (a settle, a lapse, a grant) notes its share in
+// late_changes. That is exact, since closed_before rises only under the exclusive switch lock: whoever judged a period by
+// an older closed_before had committed before it rose, and was seen by every snapshot that saw it risen.
+
+// base is what the coordinator acknowledged of a shard: number 0 asks for the whole shard.
+type base struct {
+	shard   int16
+	number  int64
+	after   string // xmin of the statement's snapshot
+	closed  int64  // closed_before in it
+	ordered bool   // the coordinator asked for the whole shard: state it even if it is empty
+}
+
+// bases are columns of some shards' bases.
+type bases struct {
+	shards  []int16
+	numbers []int64
+	afters  []string
+	closed  []int64
+}
+
+func (c *bases) add(b base) {
+	c.shards = append(c.shards, b.shard)
+	c.numbers = append(c.numbers, b.number)
+	c.afters = append(c.afters, b.after)
+	c.closed = append(c.closed, b.closed)
+}
+
+func (c *bases) args() []any { return []any{c.shards, c.numbers, c.afters, c.closed} }
+
+// Statements makes the statements of the shards that changed, and what else a call says of the owner.
+func (s *Store) Statements(ctx context.Context, rw regional.Writer, acknowledged map[int]int64) (allocation.SyncCall, error) {
+	var call allocation.SyncCall
+	err := s.write(ctx, rw, switchFree, func(ctx context.Context, t *transaction) (*pgx.Batch, error) {
+		all, err := t.bases(ctx, acknowledged)
+		if err != nil {
+			return nil, fmt.Errorf("read the bases: %w", err)
+		}
+		chosen, err := s.choose(ctx, t, all)
+		if err != nil {
+			return nil, fmt.Errorf("look for changes: %w", err)
+		}
+		b, err := t.state(ctx, chosen, &call)
+		if err != nil {
+			return nil, err
+		}
+		rw.(*writer).home = call.Home
+		return b, nil
+	})
+	if err != nil {
+		return allocation.SyncCall{}, fmt.Errorf("make statements: %w", err)
+	}
+	return call, nil
+}
+
+// bases reads the base of every shard. What the caller says is acknowledged counts before what is recorded.
+func (t *transaction) bases(ctx context.Context, acknowledged map[int]int64) ([]base, error) {
+	var shards []int16
+	var numbers []int64
+	for shard, number := range acknowledged {
+		shards = append(shards, int16(shard))
+		numbers = append(numbers, number)
+	}
+	var out []base
+	q := &pgx.Batch{}
+	q.Queue(selectBases, shards, numbers).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var b base
+			if err := rows.Scan(&b.shard, &b.number, &b.after, &b.closed, &b.ordered); err != nil {
+				return err
+			}
+			out = append(out, b)
+		}
+		return rows.Err()
+	})
+	return out, t.run(ctx, q)
+}
+
+// choose picks the shards that have something to state, as many as one call may hold (always at least one). It goes round,
+// so that busy shards do not keep others from their turn.
+func (s *Store) choose(ctx context.Context, t *transaction, all []base) ([]base, error) {
+	var columns bases
+	for _, b := range all {
+		columns.add(b)
+	}
+	touched := map[int16]int64{}
+	q := &pgx.Batch{}
+	q.Queue(countTouched, columns.args()...).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var shard int16
+			var n int64
+			if err := rows.Scan(&shard, &n); err != nil {
+				return err
+			}
+			touched[shard] = n
+		}
+		return rows.Err()
+	})
+	if err := t.run(ctx, q); err != nil {
+		return nil, err
+	}
+	first := int(s.nextShard.Load()) % len(all)
+	var chosen []base
+	var sum int64
+	for i := range all {
+		b := all[(first+i)%len(all)]
+		n := touched[b.shard]
+		if n == 0 && !b.ordered {
+			continue
+		}
+		if sum += n; sum > allocation.MaxSharesPerCall && len(chosen) > 0 {
+			s.nextShard.Store(int64(b.shard))
+			break
+		}
+		chosen = append(chosen, b)
+	}
+	slices.SortFunc(chosen, func(a, b base) int { return int(a.shard) - int(b.shard) })
+	return chosen, nil
+}
+
+// state raises the numbers of the chosen shards and then reads what they state, all in one snapshot.
+func (t *transaction) state(ctx context.Context, chosen []base, call *allocation.SyncCall) (*pgx.Batch, error) {
+	var columns bases
+	for _, b := range chosen {
+		columns.add(b)
+	}
+	numbers := map[int16]int64{}
+	var after string
+	var closed int64
+	var shares []byte
+	q := &pgx.Batch{}
+	if len(chosen) > 0 {
+		q.Queue(lockShards, columns.shards)
+		q.Queue(raiseNumbers, columns.shards).Query(func(rows pgx.Rows) error { return eachNumber(rows, numbers) })
+		q.Queue(selectTouched, columns.args()...).QueryRow(func(row pgx.Row) error { return row.Scan(&after, &closed, &shares) })
+	}
+	var loaded regional.Loaded
+	t.queueCall(q, &loaded, call)
+	if err := t.run(ctx, q); err != nil {
+		return nil, fmt.Errorf("read the statements: %w", err)
+	}
+	fillCall(call, &loaded)
+	b := &pgx.Batch{}
+	if err := t.low(ctx, call); err != nil {
+		return nil, fmt.Errorf("look for low budgets: %w", err)
+	}
+	if len(chosen) == 0 {
+		return b, nil
+	}
+	statements, err := statementsOf(chosen, numbers, shares)
+	if err != nil {
+		return nil, err
+	}
+	call.Statements = statements
+	raised := make([]int64, len(columns.shards))
+	for i, shard := range columns.shards {
+		raised[i] = numbers[shard]
+	}
+	b.Queue(insertStatements, columns.shards, raised, after, closed)
+	b.Queue(dropOldStatements, columns.shards, int64(keptStatements))
+	return b, nil
+}
+
+func eachNumber(rows pgx.Rows, into map[int16]int64) error {
+	for rows.Next() {
+		var shard int16
+		var number int64
+		if err := rows.Scan(&shard, &number); err != nil {
+			return err
+		}
+		into[shard] = number
+	}
+	return rows.Err()
+}
+
+// queueCall reads what a call says besides statements.
+func (t *transaction) queueCall(q *pgx.Batch, loaded *regional.Loaded, call *allocation.SyncCall) {
+	q.Queue(selectHome).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&call.Home.System, &call.Home.Database, &call.Home.Timeline)
+	})
+	t.store.queueOwner(q, noChanges, 0, loaded)
+	q.Queue(selectMarks).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var m allocation.Mark
+			var ended bool
+			if err := rows.Scan(&m.Writer, &m.Count, &m.Value, &ended); err != nil {
+				return err
+			}
+			call.Marks = append(call.Marks, m)
+			if ended {
+				call.Ended = append(call.Ended, m.Writer)
+			}
+		}
+		return rows.Err()
+	})
+	q.Queue(selectOpen).QueryRow(func(row pgx.Row) error { return row.Scan(&call.OpenReservations, &call.OldestReservation) })
+	q.Queue(selectClock).QueryRow(func(row pgx.Row) error {
+		var err error
+		call.Clock, _, _, err = scanClock(row)
+		return err
+	})
+}
+
+func fillCall(call *allocation.SyncCall, l *regional.Loaded) {
+	call.Format = allocation.SyncFormat
+	call.Region, call.Deployment = l.Region, l.Deployment
+	call.History, call.Incarnation = l.History, l.Incarnation
+	call.ClosedBefore, call.Config, call.Stopped = l.ClosedBefore, l.Config, string(l.Stopped)
+}
+
+func (t *transaction) low(ctx context.Context, call *allocation.SyncCall) error {
+	q := &pgx.Batch{}
+	q.Queue(selectLow, call.Clock/1_000_000, maxLow).Query(func(rows pgx.Rows) error {
+		var err error
+		call.Low, err = pgx.CollectRows(rows, pgx.RowTo[string])
+		return err
+	})
+	return t.run(ctx, q)
+}
+
+// statedShare is a share as selectTouched gives it: numbers for instants, as in all columns.
+type statedShare struct {
+	Shard      int16         `json:"shard"`
+	Budget     string        `json:"budget"`
+	Term       int64         `json:"term"`
+	Template   bool          `json:"template"`
+	Generation int64         `json:"generation"`
+	Stamp      string        `json:"stamp"`
+	Entries    []statedEntry `json:"entries"`
+	Usage      []statedUsage `json:"usage"`
+}
+
+type statedEntry struct {
+	From, Until, Limit, Granted, Returned, Target int64
+	Class                                         allocation.Class
+}
+
+type statedUsage struct {
+	Period, Until, Returned, Spent, Reserved, Overdraft, Instances int64
+	Class                                                          allocation.Class
+}
+
+func (s *statedShare) statement() allocation.ShareStatement {
+	share := allocation.Share{
+		Budget: s.Budget, Template: s.Template, Generation: allocation.Generation{Number: s.Generation, Stamp: s.Stamp},
+		// Only its start counts here: the share's name.
+		Periods: allocation.Periods{First: allocation.Instant(s.Term), Step: 1, Count: 1},
+	}
+	for _, e := range s.Entries {
+		share.Entries = append(share.Entries, allocation.GrantEntry{
+			From: allocation.Instant(e.From), Until: allocation.Instant(e.Until), Class: e.Class,
+			Limit: e.Limit, Granted: e.Granted, Returned: e.Returned, Target: e.Target,
+		})
+	}
+	instances := map[allocation.Instant]int64{}
+	var used []allocation.Usage
+	for _, u := range s.Usage {
+		used = append(used, allocation.Usage{
+			UsageKey: allocation.UsageKey{Budget: s.Budget, Period: allocation.Instant(u.Period), Class: u.Class},
+			Until:    allocation.Instant(u.Until), Returned: u.Returned, Spent: u.Spent, Reserved: u.Reserved, Overdraft: u.Overdraft,
+		})
+		if s.Template {
+			instances[allocation.Instant(u.Period)] = max(instances[allocation.Instant(u.Period)], u.Instances)
+		}
+	}
+	return share.Statement(used, instances)
+}
+
+// statementsOf gathers the shares by shard; one that has none to list states that.
+func statementsOf(chosen []base, numbers map[int16]int64, shares []byte) ([]allocation.Statement, error) {
+	var touched []statedShare
+	if err := decode(shares, &touched); err != nil {
+		return nil, fmt.Errorf("decode the statements: %w", err)
+	}
+	byShard := map[int16][]allocation.ShareStatement{}
+	for i := range touched {
+		byShard[touched[i].Shard] = append(byShard[touched[i].Shard], touched[i].statement())
+	}
+	var out []allocation.Statement
+	for _, b := range chosen {
+		out = append(out, allocation.Statement{Shard: int(b.shard), Number: numbers[b.shard], Base: b.number, Shares: byShard[b.shard]})
+	}
+	return out, nil
+}
