@@ -307,6 +307,11 @@ func TestBudgetsOwnConditions(t *testing.T) {
 			t.Errorf("evidence of age %d, %q: %s", c.age, c.on, d.Reason)
 		}
 	}
+	b := testBudget("a", "requests", 100)
+	b.MaxEvidenceAge = MaxMaxEvidenceAge
+	if d := newOwner(granted{b, 10}).ask(Spend, "x", requests(1)); d.Reason != EvidenceStale {
+		t.Errorf("never observed, where any age since 1970 would do: %s", d.Reason)
+	}
 }
 
 // A replay has the first answer and the present state, whatever changed since, and an estimate may change between two
@@ -328,6 +333,26 @@ func TestReplay(t *testing.T) {
 			t.Errorf("the replay answers %+v, the first answer was %+v", b, f)
 		}
 	}
+	if l.everything() != before {
+		t.Error("a replay changed something")
+	}
+	l = newOwner(granted{testBudget("a", "requests", 100), 50})
+	l.ask(Reserve, "x", requests(10))
+	if d := l.ask(Reserve, "x", requests(10)); !d.Replayed || d.Budgets[0].Charged != 10 || d.Expires != l.Now+3600e6 || d.State != StateReserved {
+		t.Errorf("the replay of a reservation answers %+v", d)
+	}
+	l.ask(Settle, "x", requests(4))
+	if d := l.ask(Reserve, "x", requests(10)); !d.Replayed || d.Budgets[0].Charged != 4 || d.Expires != 0 || d.State != StateSettled {
+		t.Errorf("the replay of what was settled answers %+v", d)
+	}
+}
+
+// An id is bound to what it was first used for, and to one credential and tenant. If this fails one id admits two
+// different requests, or one tenant's retry gets another's answer.
+func TestIDsAreBound(t *testing.T) {
+	l := newOwner(granted{testBudget("a", "requests", 100), 10})
+	l.ask(Spend, "x", requests(10))
+	before := l.everything()
 	other := request(Spend, "x", requests(10))
 	other.Labels = Labels{"tenant": "acme"}
 	for name, r := range map[string]Request{
@@ -338,7 +363,7 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	if l.everything() != before {
-		t.Error("a replay changed something")
+		t.Error("a conflict changed something")
 	}
 	for _, key := range []IDKey{{"gateway", "other", "x"}, {"other", "acme", "x"}} {
 		r := request(Spend, "x", requests(1))

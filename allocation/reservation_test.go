@@ -341,25 +341,24 @@ func TestSettleNamesEveryUnit(t *testing.T) {
 // What is freed above a lowered target goes back at once (invariant 4). If this fails, a lowered limit never comes
 // down where reservations end after it, or it is sold again here.
 func TestFreedAboveTargetGoesBack(t *testing.T) {
-	for op, want := range map[Op]string{Settle: "4/0/0 returned 80", Release: "0/0/0 returned 80", Lapse: "10/0/0 returned 80"} {
-		l := newOwner(granted{testBudget("a", "requests", 1000), 100})
+	for _, c := range []struct {
+		op       Op
+		onLapse  string
+		returned int64
+	}{{Settle, "", 71}, {Release, "", 75}, {Lapse, OnLapseRelease, 75}, {Lapse, OnLapseSpend, 65}} {
+		b := testBudget("a", "requests", 1000)
+		b.OnLapse = c.onLapse
+		l := newOwner(granted{b, 100})
 		l.ask(Reserve, "x", requests(10))
-		l.ask(Spend, "y", requests(5))
-		l.ask(Reserve, "z", requests(40))
+		l.ask(Spend, "y", requests(25))
 		u := l.Usage[UsageKey{Budget: "a", Period: firstMinute, Class: General}]
 		u.Target = 20
-		u.giveBack()
-		if u.Returned != 45 {
-			t.Fatalf("returned %d of 100, of which 55 are in use", u.Returned)
+		if u.giveBack(); u.Returned != 65 {
+			t.Fatalf("returned %d of 100, of which 35 are in use", u.Returned)
 		}
-		l.ask(Release, "z", nil)
-		if op == Lapse {
-			l.Now += 3600e6
-		}
-		l.ask(op, "x", requests(4))
-		l.ask(Settle, "z", requests(1)) // late, and within the target
-		if got := fmt.Sprintf("%d/%d/%d returned %d", u.Spent-6, u.Reserved, u.Overdraft, u.Returned); got != want {
-			t.Errorf("%s: %s, want %s", op, got, want)
+		l.Now += 3600e6
+		if l.ask(c.op, "x", requests(4)); u.Returned != c.returned || u.Overflowed() {
+			t.Errorf("%s: returned %d, want %d", c.op, u.Returned, c.returned)
 		}
 	}
 }

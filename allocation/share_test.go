@@ -63,6 +63,9 @@ func TestApplyIgnoresTheOldAndRefusesTheContradicting(t *testing.T) {
 			t.Errorf("%s: changed %v, %v", name, changed, err)
 		}
 	}
+	if out, _, _ := s.Apply(grantOf(6, [3]int64{50, 20, 40})); out.Entries[0].Granted != 60 {
+		t.Errorf("granted fell to %d", out.Entries[0].Granted)
+	}
 	if _, changed, err := s.Apply(grantOf(6, [3]int64{90, 20, 70}, [3]int64{60, 19, 40})); !changed || err != nil {
 		t.Errorf("returns that were made: %v, %v", changed, err)
 	}
@@ -202,6 +205,9 @@ func TestUsageOfAShare(t *testing.T) {
 	u.Generation = 5
 	if took := u.Take(apply(t, s, grantOf(4, [3]int64{60, 0, 10}))); took != u {
 		t.Errorf("an older share changed %+v to %+v", u, took)
+	}
+	if took := u.Take(Share{Generation: genOf(6), Entries: []GrantEntry{{From: 6000, Until: 6060, Class: General, Granted: 50, Target: 60}}}); took.Granted != 60 {
+		t.Errorf("granted fell to %d", took.Granted)
 	}
 	lowered := grantOf(4, [3]int64{60, 0, 10})
 	lowered.Template = true

@@ -377,7 +377,7 @@ func runWorld(t *rapid.T) {
 		w.learn, w.limit, w.policy, w.drain, w.move, w.lose,
 	}
 	for range rapid.IntRange(20, 200).Draw(t, "steps") {
-		actions[rapid.IntRange(0, len(actions)-1).Draw(t, "action")](t)
+		anyOf(t, actions...)(t)
 		w.check(t)
 	}
 	w.converge(t)
