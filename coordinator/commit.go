@@ -99,9 +99,21 @@ func (s *state) knows(change Change) error {
 
 // auditLine is the line that stands in the transaction of its act. Old and new are what is worth knowing later.
 func (s *Service) auditLine(who actor, act, object string, old, new any) Item {
-	at := s.now()
+	at := s.auditTime()
 	line := AuditLine{Format: documentFormat, At: at.UTC(), Who: who.name, From: who.from, Act: act, Object: object, Old: raw(old), New: raw(new)}
 	return put(fmt.Sprintf("%s%020d-%s", auditPrefix, at.UnixMicro(), s.random.hex(6)), line)
+}
+
+// auditTime is now, or just after this replica's last line: lines of one microsecond keep their order.
+func (s *Service) auditTime() time.Time {
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !now.After(s.audited) {
+		now = s.audited.Add(time.Microsecond)
+	}
+	s.audited = now
+	return now
 }
 
 func raw(v any) json.RawMessage {

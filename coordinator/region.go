@@ -28,10 +28,28 @@ type region struct {
 	shards     map[int]*shard
 	stated     map[allocation.ShareRef]allocation.Generation // the generation of each share that the owner has stored
 	queue      *queue
+	told       map[allocation.ShareRef]telling // shares of the queue that were sent
 	wake       chan struct{} // closed, and replaced, when there is something new to say
 	writing    writing
 	skew       time.Duration // the region's clock less ours, when we last heard of a call
 	skewAt     time.Time     // by our clock; zero: we heard of none since we started
+}
+
+// telling is how often a generation of a share was sent.
+type telling struct {
+	generation allocation.Generation
+	times      int
+}
+
+// tell notes that a share is sent once more, and returns how often that was.
+func (r *region) tell(ref allocation.ShareRef, g allocation.Generation) int {
+	t := r.told[ref]
+	if t.generation != g {
+		t = telling{generation: g}
+	}
+	t.times++
+	r.told[ref] = t
+	return t.times
 }
 
 // shard is what the owner last stated of one shard of budgets.
@@ -49,7 +67,7 @@ func (s *state) region(name string) *region {
 	if r == nil {
 		r = &region{
 			name: name, shards: map[int]*shard{}, stated: map[allocation.ShareRef]allocation.Generation{},
-			queue: newQueue(), wake: make(chan struct{}),
+			queue: newQueue(), told: map[allocation.ShareRef]telling{}, wake: make(chan struct{}),
 		}
 		s.regions[name] = r
 	}
@@ -87,6 +105,7 @@ func (r *region) want(ref allocation.ShareRef, l allocation.Ledger) {
 		return
 	}
 	r.queue.remove(ref)
+	delete(r.told, ref)
 }
 
 // names says whether the ledger has an allocation of h.
@@ -99,6 +118,7 @@ func names(l allocation.Ledger, h allocation.Holder) bool {
 // forget drops a share whose ledger is closed.
 func (r *region) forget(ref allocation.ShareRef) {
 	r.queue.remove(ref)
+	delete(r.told, ref)
 	delete(r.stated, ref)
 	if sh := r.shards[allocation.ShardOf(ref.Budget)]; sh != nil {
 		delete(sh.shares, ref)

@@ -58,6 +58,7 @@ type Service struct {
 	mu        sync.Mutex
 	leading   bool
 	clockWord string // why this replica does no background work; empty: it may
+	audited   time.Time // of the last audit line
 	nudge     chan struct{}
 }
 

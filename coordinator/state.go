@@ -88,7 +88,6 @@ func (s *state) apply(events []Event, revision int64, reset bool) {
 	if reset {
 		slices.Sort(s.names)
 		slices.SortFunc(s.changes, func(a, b configChange) int { return cmp.Compare(a.number, b.number) })
-		slices.SortFunc(s.audit, func(a, b Item) int { return cmp.Compare(a.Key, b.Key) })
 	}
 	if reset || s.members().Number != members {
 		for ref := range s.ledgers {
@@ -125,7 +124,9 @@ func (s *state) enter(e Event) {
 		err = enter(e, func(d *doc[TokenDocument]) { s.tokens[d.value.Name] = d })
 	case "audit":
 		if !e.Deleted {
-			s.audit = append(s.audit, e.Item)
+			// By key, as the store has them: another replica's clock may be behind.
+			i, _ := slices.BinarySearchFunc(s.audit, e.Key, func(a Item, key string) int { return cmp.Compare(a.Key, key) })
+			s.audit = slices.Insert(s.audit, i, e.Item)
 			s.audit = s.audit[max(0, len(s.audit)-maxAuditLines):]
 		}
 	}

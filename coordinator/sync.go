@@ -202,19 +202,41 @@ func (s *Service) answer(call allocation.SyncCall, acks []allocation.ShardAck, e
 	}
 	a = s.baseAnswer(r)
 	a.Acknowledged, a.EndedAcknowledged = acks, ended
-	h, _ := r.holder()
-	for _, ref := range r.queue.take(allocation.MaxSharesPerAnswer) {
-		a.Shares = append(a.Shares, s.state.ledgers[ref].value.GrantTo(h))
-	}
-	a.More = r.queue.len() > len(a.Shares)
+	urgent = s.addShares(r, &a)
 	var more bool
 	a.Budgets, a.Config, more = s.state.configSince(call.Config)
 	a.More = a.More || more
 	a.Closed = s.state.closedOf(call)
 	a.Elsewhere = s.elsewhere(call)
-	whole := slices.ContainsFunc(acks, func(k allocation.ShardAck) bool { return k.Whole })
-	urgent = len(a.Shares)+len(a.Budgets)+len(a.Closed)+len(ended) > 0 || whole
+	urgent = urgent || slices.ContainsFunc(acks, func(k allocation.ShardAck) bool { return k.Whole })
+	urgent = urgent || len(a.Budgets)+len(a.Closed)+len(ended) > 0
 	return a, urgent, r.wake
+}
+
+// addShares adds the shares whose newest generation the owner has not stated. One that is sent a second time may have
+// been stated to another replica, or its answer was lost; either way the owner is asked for the whole shard, or it would
+// be sent for ever. After that it is no reason to answer at once.
+func (s *Service) addShares(r *region, a *allocation.SyncAnswer) (urgent bool) {
+	h, _ := r.holder()
+	asked := map[int]bool{}
+	for _, ref := range r.queue.take(allocation.MaxSharesPerAnswer) {
+		l := s.state.ledgers[ref].value
+		a.Shares = append(a.Shares, l.GrantTo(h))
+		times, shard := r.tell(ref, l.Generation), allocation.ShardOf(ref.Budget)
+		urgent = urgent || times <= 2
+		if times < 2 || asked[shard] {
+			continue
+		}
+		asked[shard] = true
+		k := allocation.ShardAck{Shard: shard, Whole: true}
+		if sh := r.shards[shard]; sh != nil {
+			k.Number = sh.number
+		}
+		a.Acknowledged = slices.DeleteFunc(slices.Clone(a.Acknowledged), func(o allocation.ShardAck) bool { return o.Shard == shard })
+		a.Acknowledged = append(a.Acknowledged, k)
+	}
+	a.More = r.queue.len() > len(a.Shares)
+	return urgent
 }
 
 // configSince lists the budgets that changed since a configuration number, in the order of their changes. The number that
