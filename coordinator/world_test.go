@@ -206,3 +206,19 @@ func (w *world) conserved() {
 		}
 	}
 }
+
+// persist lets a replica write what is only known, and all replicas read it.
+func (w *world) persist(r *replica) {
+	w.t.Helper()
+	w.clock.move(3 * time.Second)
+	if err := r.Persist(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, r := range w.replicas {
+		if err := r.Refresh(w.t.Context()); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func containsLine(text, line string) bool { return strings.Contains("\n"+text, "\n"+line+"\n") }
