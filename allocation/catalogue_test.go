@@ -135,6 +135,15 @@ func TestWithLeavesTheOldCatalogue(t *testing.T) {
 			t.Errorf("catalogue %d: %d budgets, %d hit, %d terms of a, limit %d", i+1, len(c.Budgets()), len(plan.Lines), len(c.Terms("a")), c.limit("a"))
 		}
 	}
+	for c, want := range map[*Catalogue][]Instant{one: {firstMinute}, two: {firstMinute, firstMinute + 180}, three: {firstMinute + 180}} {
+		var starts []Instant
+		for _, t := range c.Terms("a") {
+			starts = append(starts, t.Periods.Start())
+		}
+		if !slices.Equal(starts, want) {
+			t.Errorf("catalogue %d has terms of a from %v, want %v", c.Number, starts, want)
+		}
+	}
 	if got, ok := three.Budget("a"); !ok || !got.Deleted || got.Version != 3 {
 		t.Errorf("the deleted budget is remembered as %+v", got)
 	}

@@ -106,6 +106,12 @@ func TestReturnsOfAUsedPeriod(t *testing.T) {
 		t.Errorf("stated %s, want %s", stated(second), want)
 	}
 
+	claims := second
+	claims.Returned = append(slices.Clone(second.Returned), ReturnedStatement{From: 6060, Until: 6180, Class: General, Returned: 40})
+	if _, changed, err := ledgerOf(Holder{"here", "one"}, 60, Holder{"there", "two"}, 40).Count(Holder{"here", "one"}, claims, genOf(9)); err == nil || changed {
+		t.Error("a run that speaks of the used period as well was counted")
+	}
+
 	// The ledger counts them in any order to the same end, and grants what came back to the other.
 	a, b := Holder{"here", "one"}, Holder{"there", "two"}
 	before := ledgerOf(a, 60, b, 40)
@@ -196,6 +202,11 @@ func TestUsageOfAShare(t *testing.T) {
 		if u, ok := apply(t, Share{}, came).Usage(k); !ok || u.Granted != want || u.Spendable(100) != want || u.Until != k.Period+60 {
 			t.Errorf("%v made %+v, %v", k, u, ok)
 		}
+	}
+	gap := grantOf(3, [3]int64{60, 0, 60}, [3]int64{0, 0, 0}, [3]int64{60, 0, 60})
+	gap.Entries = slices.Delete(gap.Entries, 1, 2)
+	if u, ok := apply(t, Share{}, gap).Usage(UsageKey{"a", "", 6240, General}); !ok || u.Granted != 0 {
+		t.Errorf("between two runs that were granted: %+v, %v", u, ok)
 	}
 	u, _ := s.Usage(UsageKey{Budget: "a", Period: 6000, Class: General})
 	u.Generation = 4
