@@ -19,7 +19,7 @@ type fault struct {
 	name   string
 	reason Reason
 	make   func(*faulty)
-	not    string // the fault that it cannot be had with
+	not    string // the fault that it cannot be had with; "row": those that leave no row
 }
 
 // The order of decisions: a request with any two of these faults is answered by the one that stands first.
@@ -50,10 +50,14 @@ var faultsInOrder = []fault{
 		k := UsageKey{Budget: "A", Period: firstMinute, Class: General}
 		f.late = append(f.late, func() { delete(f.Usage, k); f.Full[k] = true })
 	}, ""},
-	{"sealed", Sealed, func(f *faulty) { f.late = append(f.late, func() { f.row("A").Sealed = true }) }, "full"},
+	{"in no share", NoAllocation, func(f *faulty) {
+		k := UsageKey{Budget: "A", Period: firstMinute, Class: General}
+		f.late = append(f.late, func() { delete(f.Usage, k); f.None = map[UsageKey]bool{k: true} })
+	}, ""},
+	{"sealed", Sealed, func(f *faulty) { f.late = append(f.late, func() { f.row("A").Sealed = true }) }, "row"},
 	{"closed", ClockBehind, func(f *faulty) { f.late = append(f.late, func() { f.ClosedBefore = firstMinute + 60 }) }, ""},
 	{"never fits", CostExceedsLimit, func(f *faulty) { f.r.Costs["tokens"] = 101 }, "cost unknown"},
-	{"spent", RegionShareSpent, func(f *faulty) { f.late = append(f.late, func() { f.row("A").Spent = 45 }) }, "full"},
+	{"spent", RegionShareSpent, func(f *faulty) { f.late = append(f.late, func() { f.row("A").Spent = 45 }) }, "row"},
 }
 
 func knownAs(s State, other string) func(*faulty) {
@@ -107,7 +111,7 @@ func newFaulty(op Op, faults ...fault) *faulty {
 func TestOrderOfDecisions(t *testing.T) {
 	for i, first := range faultsInOrder {
 		for j, second := range faultsInOrder[i:] {
-			if second.not == first.name {
+			if second.not == first.name || second.not == "row" && (first.name == "full" || first.name == "in no share") {
 				continue
 			}
 			f := newFaulty(Spend, first, second)

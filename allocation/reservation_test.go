@@ -3,6 +3,7 @@ package allocation
 import (
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -335,6 +336,37 @@ func TestSettleNamesEveryUnit(t *testing.T) {
 	}
 	if want := map[string]int64{"requests": 1, "tokens": 1200}; !maps.Equal(l.IDs[d.Key].Settled, want) {
 		t.Errorf("remembered as %v", l.IDs[d.Key].Settled)
+	}
+}
+
+// What speaks of an admission whose rows are not locked goes to the next batch and changes nothing. If this fails units
+// are taken from a row that somebody else is changing.
+func TestAdmissionsNeedTheirRows(t *testing.T) {
+	for _, op := range []Op{Settle, Release, Extend, Lapse} {
+		l := newOwner(granted{testBudget("a", "requests", 100), 50}, granted{testBudget("b", "requests", 100), 50})
+		l.ask(Reserve, "x", requests(10))
+		l.Now += 3600e6
+		delete(l.Usage, UsageKey{Budget: "b", Period: firstMinute, Class: General})
+		before := l.everything()
+		if out := l.Decide(Plan{Request: request(op, "x", requests(20))}); !out.Again || l.everything() != before {
+			t.Errorf("%s: %+v", op, out)
+		}
+	}
+}
+
+// What was done now is dated now, on today's evidence. An overdraft stays at the end of int64 rather than turn negative.
+func TestSettleIsDatedNow(t *testing.T) {
+	l := newOwner(granted{testBudget("a", "requests", 100), 50})
+	first := l.ask(Reserve, "x", requests(10))
+	l.Now, l.Revision = l.Now+5e6, 9
+	u := l.Usage[UsageKey{Budget: "a", Period: firstMinute, Class: General}]
+	u.Overdraft = math.MaxInt64 - 5
+	d := l.ask(Settle, "x", requests(MaxUnits))
+	if d.At != first.At+5e6 || d.Evidence.LedgerRevision != 9 || d.Budgets[0].Remaining != 0 || d.Budgets[0].Share != 50 {
+		t.Errorf("settled: %+v", d)
+	}
+	if u.Overdraft != math.MaxInt64 || d.Budgets[0].Overdraft != MaxUnits-50 || u.Overflowed() {
+		t.Errorf("overdraft %d, of this admission %d", u.Overdraft, d.Budgets[0].Overdraft)
 	}
 }
 

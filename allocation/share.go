@@ -128,14 +128,17 @@ func sameCounts(a, b GrantEntry) bool {
 }
 
 // Usage makes the account of one period that is used for the first time. It must be stored under the lock of the share
-// row that s was read from (invariant 9). ok is false if the term has no such period. Where nothing was ever granted, as
-// before a region came into the term, the account holds nothing: a request that is planned there must find a row.
+// row that s was read from (invariant 9). ok is false if the share says nothing of that period, as of those before the
+// region came into the term: see Locked.None.
 func (s Share) Usage(k UsageKey) (u Usage, ok bool) {
 	i, ok := s.Periods.Index(k.Period)
 	if !ok {
 		return Usage{}, false
 	}
-	e, _ := s.EntryFor(k.Period, k.Class)
+	e, ok := s.EntryFor(k.Period, k.Class)
+	if !ok {
+		return Usage{}, false
+	}
 	return Usage{
 		UsageKey: k, Until: s.Periods.At(i).End, Term: s.Term(), Template: s.Template, Version: s.Version,
 		Generation: s.Generation.Number, Granted: e.Granted, Returned: e.Returned, Target: e.Target,

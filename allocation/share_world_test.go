@@ -148,13 +148,15 @@ func (w *world) use(t *rapid.T) {
 func (o *worldOwner) use(t *rapid.T, op Op, id int, cost map[string]int64) {
 	r := request(op, fmt.Sprint(id), cost)
 	plan := o.Catalogue.Plan(r, o.now())
+	o.None = map[UsageKey]bool{}
 	for _, k := range plan.Keys() { // made from the share, as under the lock of its row
-		if o.Usage[k] == nil {
-			u, ok := o.share.Usage(k)
-			if !ok {
-				t.Fatalf("%v is planned, and not in the share", k)
-			}
+		if o.Usage[k] != nil {
+			continue
+		}
+		if u, ok := o.share.Usage(k); ok {
 			o.Usage[k] = &u
+		} else {
+			o.None[k] = true
 		}
 	}
 	if out := o.Decide(plan); out.Again {
