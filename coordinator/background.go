@@ -58,13 +58,17 @@ func (s *Service) setLeading(leading bool) {
 // round is one turn of all duties. Lowered limits and new members come first: they were promised; opening is ahead of
 // time by design.
 func (s *Service) round(ctx context.Context) error {
+	trust := s.trustClock()
+	if trust == clockWrong {
+		return nil
+	}
 	if _, err := s.bringOn(ctx); err != nil {
 		return fmt.Errorf("bring ledgers on: %w", err)
 	}
 	if err := s.finishRebalances(ctx); err != nil {
 		return fmt.Errorf("finish rebalances: %w", err)
 	}
-	if !s.clockIsSane() {
+	if trust != clockGood {
 		return nil
 	}
 	opened, err := s.openTerms(ctx)
@@ -83,8 +87,10 @@ func (s *Service) round(ctx context.Context) error {
 
 // tidy removes what is no longer kept, and lets the store forget revisions that no watch needs.
 func (s *Service) tidy(ctx context.Context) error {
-	if err := s.sweep(ctx); err != nil {
-		return fmt.Errorf("sweep: %w", err)
+	if s.trustClock() == clockGood {
+		if err := s.sweep(ctx); err != nil {
+			return fmt.Errorf("sweep: %w", err)
+		}
 	}
 	revision, _ := s.mirror.Evidence()
 	if revision <= compactKeep {
@@ -100,29 +106,46 @@ func (s *Service) tidy(ctx context.Context) error {
 // further behind reads everything again.
 const compactKeep = 10_000
 
-// clockIsSane says whether this replica's clock may open and close terms: it must not lie far from the median of the
-// regions' clocks, as seen when they called. While regions hold shares and none of them has called lately, it cannot be
-// told; opening waits then, which harms nobody: no region is there to fetch a term.
-func (s *Service) clockIsSane() bool {
+// clockTrust says how this replica's clock compares with the median of the regions' clocks, as seen when they called.
+type clockTrust int
+
+const (
+	clockGood    clockTrust = iota
+	clockUnknown            // regions hold shares, and none has called lately: it cannot be compared
+	clockWrong              // it lies too far away
+)
+
+// trustClock compares the clocks, and logs when the outcome changes. While it is unknown no term is opened or closed,
+// which harms nobody: no region is there to fetch one.
+func (s *Service) trustClock() clockTrust {
 	skew, known, needed := s.medianSkew()
-	word := ""
+	trust, word := clockGood, ""
 	switch {
 	case known && skew.Abs() > maxClockSkew:
-		word = fmt.Sprintf("this coordinator's clock lies %s from the median of the regions' clocks: it opens and closes no terms", skew.Abs().Round(time.Second))
+		trust = clockWrong
+		word = fmt.Sprintf("this coordinator's clock lies %s from the median of the regions' clocks: it does no background work", skew.Abs().Round(time.Second))
 	case !known && needed:
+		trust = clockUnknown
 		word = "no region has called lately, so this coordinator's clock cannot be compared: it opens and closes no terms until one does"
 	}
 	s.mu.Lock()
-	changed := s.clockWord != word && (s.clockWord == "" || word == "")
-	s.clockWord = word
+	changed := s.trust != trust
+	s.trust, s.clockWord = trust, word
 	s.mu.Unlock()
 	switch {
 	case changed && word != "":
-		s.log.Warn("no terms are opened or closed", "why", word)
+		s.log.Warn("clock is not trusted", "why", word)
 	case changed:
-		s.log.Info("terms are opened and closed again")
+		s.log.Info("clock is trusted again")
 	}
-	return word == ""
+	return trust
+}
+
+// clockNoted is what was last found of the clock; it takes no lock of the state.
+func (s *Service) clockNoted() clockTrust {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.trust
 }
 
 // medianSkew is the median of the regions' clocks less ours, known if some called lately, and needed if some hold shares.

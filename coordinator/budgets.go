@@ -66,7 +66,11 @@ func (c condition) check(name string, cur *doc[BudgetDocument]) error {
 // of all opened terms, as far as one transaction holds them, change together.
 func (s *Service) changeBudget(ctx context.Context, who actor, name string, b *allocation.Budget, on condition, dry bool) (BudgetAnswer, error) {
 	var answer BudgetAnswer
-	err := s.act(ctx, func() (Change, error) {
+	act := s.inTurn
+	if dry {
+		act = s.act
+	}
+	err := act(ctx, func() (Change, error) {
 		cur := s.state.budgets[name]
 		if err := on.check(name, cur); err != nil {
 			return Change{}, err
@@ -139,6 +143,9 @@ func (s *Service) planBudget(name string, b *allocation.Budget, cur *doc[BudgetD
 	following := s.planLedgers(&plan, cur)
 	plan.answer = s.answerBudget(plan.next)
 	plan.answer.Following = following
+	if s.clockNoted() == clockWrong {
+		plan.answer.Warnings = append(plan.answer.Warnings, "this coordinator's clock is wrong: the change may count from another period than the running one")
+	}
 	if warning != "" {
 		plan.answer.Warnings = append(plan.answer.Warnings, warning)
 	}

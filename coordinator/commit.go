@@ -17,10 +17,10 @@ import (
 // Bounds of one act's transaction. The Committer takes 60 documents and 1 MiB; the rest is left for the act's own other
 // documents and for what it gathers beside them.
 const (
-	maxAttempts     = 8 // of an act whose documents others keep changing
+	maxAttempts     = 16 // of an act whose documents others keep changing
 	maxLedgersAct   = 50
 	maxLedgerBytes  = 64 << 10
-	maxActBytes     = 400 << 10 // each document counts twice: as compared and as put
+	maxActBytes     = 300 << 10 // each document counts twice: as compared and as put
 	maxBackground   = 32        // commits in flight from background work; the Committer gathers them
 	refreshDeadline = 10 * time.Second
 )

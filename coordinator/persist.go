@@ -144,6 +144,11 @@ func statementValue(region string, n int, sh *shard) []byte {
 		}
 		value = encode(d)
 	}
+	for len(value) > maxStatementBytes {
+		// Still too much: whoever reads it knows that it is not the whole shard.
+		d.Shares, d.Trimmed = d.Shares[len(d.Shares)/8+1:], true
+		value = encode(d)
+	}
 	return value
 }
 

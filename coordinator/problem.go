@@ -91,6 +91,8 @@ func asProblem(err error) *Problem {
 		return problem(http.StatusServiceUnavailable, CodeUnavailable, ErrHistoryLost.Error(), "ask another coordinator; see the runbook on a restored etcd")
 	case errors.Is(err, ErrConflict):
 		return problem(http.StatusServiceUnavailable, CodeUnavailable, "others kept changing the same documents; nothing was changed", "try again")
+	case errors.Is(err, ErrStopped):
+		return problem(http.StatusServiceUnavailable, CodeUnavailable, ErrStopped.Error(), "ask another coordinator")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return problem(http.StatusServiceUnavailable, CodeUnavailable, "etcd did not answer in time", "try again; `tranche status` shows the members")
 	}

@@ -29,7 +29,8 @@ type region struct {
 	stated     map[allocation.ShareRef]allocation.Generation // the generation of each share that the owner has stored
 	queue      *queue
 	told       map[allocation.ShareRef]telling // shares of the queue that were sent
-	wake       chan struct{} // closed, and replaced, when there is something new to say
+	closed     map[allocation.ShareRef]int     // closed terms that the owner may still have, and how often it was told
+	wake       chan struct{}                   // closed, and replaced, when there is something new to say
 	writing    writing
 	skew       time.Duration // the region's clock less ours, when we last heard of a call
 	skewAt     time.Time     // by our clock; zero: we heard of none since we started
@@ -67,7 +68,7 @@ func (s *state) region(name string) *region {
 	if r == nil {
 		r = &region{
 			name: name, shards: map[int]*shard{}, stated: map[allocation.ShareRef]allocation.Generation{},
-			queue: newQueue(), told: map[allocation.ShareRef]telling{}, wake: make(chan struct{}),
+			queue: newQueue(), told: map[allocation.ShareRef]telling{}, closed: map[allocation.ShareRef]int{}, wake: make(chan struct{}),
 		}
 		s.regions[name] = r
 	}
@@ -82,9 +83,14 @@ func (r *region) holder() (allocation.Holder, bool) {
 	return allocation.Holder{Region: r.name, Incarnation: r.doc.value.Incarnation}, true
 }
 
-// inContact says whether a call has arrived within `within`.
+// inContact says whether a call has arrived within `within`. Of a contact that lies ahead, because the clock of the
+// replica that heard it does, only counts when we learned of it.
 func (r *region) inContact(now time.Time, within time.Duration) bool {
-	return !r.contact.At.IsZero() && now.Sub(r.contact.At) < within
+	at := r.contact.At
+	if at.After(now) {
+		at = r.skewAt
+	}
+	return !at.IsZero() && now.Sub(at) < within
 }
 
 // measure compares the region's clock with ours.
@@ -117,6 +123,9 @@ func names(l allocation.Ledger, h allocation.Holder) bool {
 
 // forget drops a share whose ledger is closed.
 func (r *region) forget(ref allocation.ShareRef) {
+	if _, stored := r.stated[ref]; stored {
+		r.closed[ref] = 0
+	}
 	r.queue.remove(ref)
 	delete(r.told, ref)
 	delete(r.stated, ref)
@@ -177,7 +186,7 @@ func (s *state) enterStatement(e Event) error {
 			return
 		}
 		sh.incarnation, sh.number, sh.at, sh.unwritten = d.value.Incarnation, d.value.Number, d.value.At, time.Time{}
-		s.setShares(r, sh, d.value.Shares, true)
+		s.setShares(r, sh, d.value.Shares, !d.value.Trimmed)
 	})
 }
 

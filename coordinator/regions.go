@@ -97,7 +97,7 @@ func (s *Service) setDraining(ctx context.Context, who actor, name string, drain
 	if draining {
 		verb = "region.drain"
 	}
-	err := s.act(ctx, func() (Change, error) {
+	err := s.inTurn(ctx, func() (Change, error) {
 		r := s.state.regions[name]
 		if r == nil || r.doc == nil {
 			return Change{}, notFound("region", name)

@@ -55,9 +55,13 @@ type Service struct {
 	writer  Writer
 	metrics *metrics
 
+	turns   chan *turn
+	stopped chan struct{} // closed when no turn is taken any more
+
 	mu        sync.Mutex
 	leading   bool
-	clockWord string // why this replica does no background work; empty: it may
+	trust     clockTrust
+	clockWord string    // why the clock is not trusted; empty: it is
 	audited   time.Time // of the last audit line
 	nudge     chan struct{}
 }
@@ -79,6 +83,7 @@ func New(c Config) *Service {
 	s := &Service{
 		config: c, log: c.Log, now: c.Now, random: newRandomness(c.Random),
 		state: newState(c.Now), nudge: make(chan struct{}, 1),
+		turns: make(chan *turn), stopped: make(chan struct{}),
 	}
 	s.mirror = NewMirror(c.Store, s.applyEvents)
 	s.mirror.Now, s.mirror.Log = c.Now, c.Log.Named("mirror")
@@ -117,6 +122,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	start("mirror", s.mirror.Run)
 	start("committer", s.commits.Run)
+	start("turns", s.takeTurns)
 	start("work", func(ctx context.Context) error {
 		select {
 		case <-s.mirror.Ready():

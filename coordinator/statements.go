@@ -37,25 +37,30 @@ func (s *Service) countReturns(ctx context.Context, call allocation.SyncCall) er
 	}
 	s.state.mu.Unlock()
 	for part := range slices.Chunk(due, maxCountsPerTxn) {
-		err := s.countPart(ctx, h, part)
-		if contradicted(err) {
-			// The grant that is returned may be one that another replica made a moment ago.
-			if err := s.refresh(ctx); err != nil {
+		for more := true; more; {
+			var err error
+			if more, err = s.countPart(ctx, h, part); contradicted(err) {
+				// The grant that is returned may be one that another replica made a moment ago.
+				if err := s.refresh(ctx); err != nil {
+					return err
+				}
+				more, err = s.countPart(ctx, h, part)
+			}
+			if err != nil {
 				return err
 			}
-			err = s.countPart(ctx, h, part)
-		}
-		if err != nil {
-			return err
 		}
 	}
 	return nil
 }
 
-func (s *Service) countPart(ctx context.Context, h allocation.Holder, part []allocation.ShareStatement) error {
-	return s.act(ctx, func() (Change, error) {
+// countPart counts several accounts in one transaction. If that does not hold all of them, more is to be done.
+func (s *Service) countPart(ctx context.Context, h allocation.Holder, part []allocation.ShareStatement) (more bool, err error) {
+	err = s.act(ctx, func() (Change, error) {
 		var change Change
 		var budgets []string
+		var room actRoom
+		more = false
 		for _, st := range part {
 			l := s.state.ledgers[allocation.ShareRef{Budget: st.Budget, Term: st.Term}]
 			if l == nil {
@@ -69,7 +74,10 @@ func (s *Service) countPart(ctx context.Context, h allocation.Holder, part []all
 				return Change{}, err
 			case err != nil:
 				return Change{}, invalid("statements", err.Error(), "state runs of the term's own periods, none twice")
-			case write == nil:
+			case write == nil || len(encode(write.after)) > maxLedgerBytes:
+				continue
+			case !room.take(write.after):
+				more = true
 				continue
 			}
 			write.add(&change)
@@ -80,6 +88,7 @@ func (s *Service) countPart(ctx context.Context, h allocation.Holder, part []all
 		}
 		return change, nil
 	})
+	return more, err
 }
 
 // countShare counts one account; nil if it changes nothing. A ledger that is behind its budget follows first: what comes

@@ -10,8 +10,12 @@ import (
 	"tranche/allocation"
 )
 
-// maxStrandedLines bounds one report; totals count all.
-const maxStrandedLines = 10_000
+const (
+	// maxStrandedLines bounds one report; totals count all.
+	maxStrandedLines = 10_000
+	// strandedAtOnce is how many budgets are looked at under one hold of the lock.
+	strandedAtOnce = 500
+)
 
 // StrandedReport shows what regions hold that cannot be asked. Nobody else may use it until they are back.
 type StrandedReport struct {
@@ -74,7 +78,18 @@ func (s *Service) canBeAsked(h allocation.Holder, now time.Time) bool {
 	return ok && current == h && r.inContact(now, s.config.ReportUnreachableAfter)
 }
 
-// stranded makes the report, under the lock of the state. It looks at ledgers only while some region cannot be asked.
+// add takes one line into the report.
+func (r *StrandedReport) add(line StrandedLine) {
+	r.Total[line.Unit] += line.Stranded
+	r.Permits += line.Stranded
+	if len(r.Lines) < maxStrandedLines {
+		r.Lines = append(r.Lines, line)
+	} else {
+		r.More++
+	}
+}
+
+// stranded makes the report. It looks at ledgers only while some region cannot be asked.
 func (s *Service) stranded() StrandedReport {
 	at := s.now()
 	report := StrandedReport{
@@ -82,20 +97,20 @@ func (s *Service) stranded() StrandedReport {
 		Lines: []StrandedLine{}, Total: map[string]int64{},
 	}
 	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	if s.allInContact(at) {
-		return report
+	var names []string
+	if !s.allInContact(at) {
+		names = slices.Sorted(maps.Keys(s.state.terms))
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.state.terms)) {
-		for _, line := range s.strandedOf(name, at) {
-			report.Total[line.Unit] += line.Stranded
-			report.Permits += line.Stranded
-			if len(report.Lines) < maxStrandedLines {
-				report.Lines = append(report.Lines, line)
-			} else {
-				report.More++
+	s.state.mu.Unlock()
+	// Some at a time, so that a large report holds up no sync call.
+	for part := range slices.Chunk(names, strandedAtOnce) {
+		s.state.mu.Lock()
+		for _, name := range part {
+			for _, line := range s.strandedOf(name, at) {
+				report.add(line)
 			}
 		}
+		s.state.mu.Unlock()
 	}
 	slices.SortStableFunc(report.Lines, func(a, b StrandedLine) int {
 		return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.Incarnation, b.Incarnation))

@@ -15,6 +15,7 @@ const (
 	maxLow       = 100
 	lowPoll      = time.Second // how long a call that names low budgets is held: what is elsewhere changes without waking it
 	maxSyncBytes = 8 << 20
+	closedTold   = 3 // how often an owner is told of a closed term
 )
 
 // Sync is one call of a region. Everything in it may come late, twice, or out of order; what is refused here is refused
@@ -96,7 +97,8 @@ func checkCall(c allocation.SyncCall) error {
 	switch {
 	case c.Format != allocation.SyncFormat:
 		return invalid("format", fmt.Sprintf("is %d", c.Format), fmt.Sprintf("this coordinator speaks %d; upgrade the older side", allocation.SyncFormat))
-	case shares > allocation.MaxSharesPerCall || len(c.Known) > allocation.MaxSharesPerCall:
+	// A shard is stated whole or not at all, so a single one may hold more.
+	case shares > allocation.MaxSharesPerCall && len(c.Statements) > 1 || len(c.Known) > allocation.MaxSharesPerCall:
 		return invalid("statements", fmt.Sprintf("state %d shares", shares), fmt.Sprintf("state at most %d in one call", allocation.MaxSharesPerCall))
 	case len(c.Marks) > maxMarks || len(c.Ended) > maxEnded:
 		return invalid("marks", fmt.Sprintf("are %d, ended %d", len(c.Marks), len(c.Ended)), fmt.Sprintf("send at most %d", maxMarks))
@@ -142,7 +144,7 @@ func (s *Service) giveIncarnation(ctx context.Context, call allocation.SyncCall)
 
 // confirm records that the owner has stored its incarnation. From here on it is a member, and the ledgers grant to it.
 func (s *Service) confirm(ctx context.Context, call allocation.SyncCall) error {
-	err := s.act(ctx, func() (Change, error) {
+	err := s.inTurn(ctx, func() (Change, error) {
 		r := s.state.regions[call.Region]
 		if r == nil || r.doc == nil || r.doc.value.Incarnation != call.Incarnation {
 			return Change{}, refused("call again", "the region's incarnation has changed meanwhile")
@@ -206,10 +208,10 @@ func (s *Service) answer(call allocation.SyncCall, acks []allocation.ShardAck, e
 	var more bool
 	a.Budgets, a.Config, more = s.state.configSince(call.Config)
 	a.More = a.More || more
-	a.Closed = s.state.closedOf(call)
+	a.Closed = s.state.closedOf(r, call)
 	a.Elsewhere = s.elsewhere(call)
 	urgent = urgent || slices.ContainsFunc(acks, func(k allocation.ShardAck) bool { return k.Whole })
-	urgent = urgent || len(a.Budgets)+len(a.Closed)+len(ended) > 0
+	urgent = urgent || len(a.Budgets)+len(ended) > 0
 	return a, urgent, r.wake
 }
 
@@ -256,9 +258,19 @@ func (s *state) configSince(number int64) (list []allocation.ConfiguredBudget, r
 	return list, s.deployment.value.Config, false
 }
 
-// closedOf names the terms that the call states and that are closed everywhere.
-func (s *state) closedOf(call allocation.SyncCall) []allocation.ShareRef {
+// closedOf names the terms that are closed everywhere and that the owner may still have: those that the call states, and
+// those that closed since. There is no acknowledgement: each is told a few times, and again when it is stated.
+func (s *state) closedOf(r *region, call allocation.SyncCall) []allocation.ShareRef {
 	var closed []allocation.ShareRef
+	for ref := range r.closed {
+		if len(closed) == allocation.MaxSharesPerAnswer {
+			break
+		}
+		closed = append(closed, ref)
+		if r.closed[ref]++; r.closed[ref] == closedTold {
+			delete(r.closed, ref)
+		}
+	}
 	for _, st := range call.Statements {
 		for _, sh := range st.Shares {
 			if ref := (allocation.ShareRef{Budget: sh.Budget, Term: sh.Term}); s.isClosed(ref) {
