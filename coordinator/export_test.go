@@ -23,7 +23,7 @@ func (s *Service) Settle(ctx context.Context) error {
 			}
 		}
 		s.state.mu.Unlock()
-		if due == 0 || !s.clockIsSane() {
+		if due == 0 || s.trustClock() != clockGood {
 			return nil
 		}
 	}
