@@ -1,0 +1,203 @@
+//go:build unix
+
+package regional_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tranche/allocation"
+	"tranche/regional"
+	"tranche/regional/postgres/cluster"
+	"tranche/regional/postgres/cluster/clustertest"
+)
+
+var acme = allocation.Labels{"tenant": "acme"}
+
+const shared = `{"budget":"acme/requests","unit":"requests","limit":%d,"window":{"once":{"from":"2020-01-01T00:00:00Z"}},
+	"match":{"tenant":"acme"},"allocation":{"policy":"fixed","weights":{"eu":1}}}`
+
+// Without this the last permits of a shared budget could be sold twice: 150 spenders race through two nodes for 40.
+func TestLastPermitsThroughTwoNodes(t *testing.T) {
+	h, url := newHub("eu"), clustertest.Database(t)
+	h.declare(t, fmt.Sprintf(shared, 40), forEver())
+	nodes := []*regional.Node{node(t, h, "eu", "n1", url), node(t, h, "eu", "n2", url)}
+	for _, n := range nodes {
+		ready(t, n, 1)
+	}
+	var admitted, refused, other atomic.Int64
+	var all sync.WaitGroup
+	for i := range 150 {
+		all.Go(func() {
+			d := decide(nodes[i%2], request(allocation.Spend, fmt.Sprint("id-", i), acme, nil))
+			switch d.Reason {
+			case allocation.Allow:
+				admitted.Add(1)
+			case allocation.RegionShareSpent, allocation.CeilingReached:
+				refused.Add(1)
+			default:
+				other.Add(1)
+				t.Errorf("%s: %s", d.Reason, d.Detail)
+			}
+		})
+	}
+	all.Wait()
+	if admitted.Load() != 40 || refused.Load() != 110 {
+		t.Errorf("admitted %d, refused %d, other %d; want 40 and 110", admitted.Load(), refused.Load(), other.Load())
+	}
+	if s, r := spent(t, nodes[0], "acme/requests"); s != 40 || r != 0 {
+		t.Errorf("spent %d, reserved %d; want 40 and 0", s, r)
+	}
+}
+
+// Without this a retry could be charged again: one id goes through both nodes at once, many times, and again later.
+func TestOneIDThroughBothNodes(t *testing.T) {
+	h, url := newHub("eu"), clustertest.Database(t)
+	h.declare(t, fmt.Sprintf(shared, 1000), forEver())
+	nodes := []*regional.Node{node(t, h, "eu", "n1", url), node(t, h, "eu", "n2", url)}
+	for _, n := range nodes {
+		ready(t, n, 1)
+	}
+	for round := range 20 {
+		id := fmt.Sprint("round-", round)
+		var first atomic.Int64
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				d := decide(nodes[i%2], request(allocation.Spend, id, acme, nil))
+				if d.Reason != allocation.Allow {
+					t.Errorf("%s: %s", d.Reason, d.Detail)
+				}
+				if !d.Replayed {
+					first.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if first.Load() != 1 {
+			t.Errorf("%d first answers of %s; want 1", first.Load(), id)
+		}
+	}
+	if s, _ := spent(t, nodes[0], "acme/requests"); s != 20 {
+		t.Errorf("spent %d for 20 ids", s)
+	}
+}
+
+// Without this one tenant's ids could shadow another's.
+func TestOneIDOfTwoTenants(t *testing.T) {
+	h, url := newHub("eu"), clustertest.Database(t)
+	h.declare(t, `{"budget":"all","unit":"requests","limit":10,"window":{"once":{"from":"2020-01-01T00:00:00Z"}},
+		"allocation":{"policy":"fixed","weights":{"eu":1}}}`, forEver())
+	n := node(t, h, "eu", "n1", url)
+	ready(t, n, 1)
+	for _, tenant := range []string{"a", "b"} {
+		if d := decide(n, request(allocation.Spend, "same", allocation.Labels{"tenant": tenant}, nil)); !d.Admitted() || d.Replayed {
+			t.Errorf("tenant %s: %s, replayed %v", tenant, d.Reason, d.Replayed)
+		}
+	}
+	if s, _ := spent(t, n, "all"); s != 2 {
+		t.Errorf("spent %d; want 2", s)
+	}
+}
+
+// Without this a request could be charged to one budget and refused by another.
+func TestFitsOneOfTwoBudgets(t *testing.T) {
+	h, url := newHub("eu"), clustertest.Database(t)
+	h.declare(t, fmt.Sprintf(shared, 100), forEver())
+	h.declare(t, `{"budget":"acme/tokens","unit":"tokens","limit":1000,"window":{"once":{"from":"2020-01-01T00:00:00Z"}},
+		"match":{"tenant":"acme"},"allocation":{"policy":"fixed","weights":{"eu":1}}}`, forEver())
+	n := node(t, h, "eu", "n1", url)
+	ready(t, n, 2)
+	if d := decide(n, request(allocation.Spend, "big", acme, map[string]int64{"requests": 1, "tokens": 900})); !d.Admitted() {
+		t.Fatalf("%s: %s", d.Reason, d.Detail)
+	}
+	if d := decide(n, request(allocation.Spend, "more", acme, map[string]int64{"requests": 1, "tokens": 900})); d.Admitted() || d.Blames != "acme/tokens" {
+		t.Errorf("%s blames %q; want a refusal by acme/tokens", d.Reason, d.Blames)
+	}
+	requests, _ := spent(t, n, "acme/requests")
+	tokens, _ := spent(t, n, "acme/tokens")
+	if requests != 1 || tokens != 900 {
+		t.Errorf("spent %d requests and %d tokens; want 1 and 900", requests, tokens)
+	}
+}
+
+// Without this a region would stop with its link, or go on without a share.
+func TestCutOffRegionSpendsItsShareAndNoMore(t *testing.T) {
+	h, url := newHub("eu", "us"), clustertest.Database(t)
+	h.declare(t, `{"budget":"acme/requests","unit":"requests","limit":10,"window":{"once":{"from":"2020-01-01T00:00:00Z"}},
+		"match":{"tenant":"acme"},"allocation":{"policy":"fixed","weights":{"eu":6,"us":4}}}`, forEver())
+	n := node(t, h, "eu", "n1", url)
+	ready(t, n, 1)
+	h.setCut(true)
+	for i := range 6 {
+		if d := decide(n, request(allocation.Spend, fmt.Sprint("id-", i), acme, nil)); !d.Admitted() {
+			t.Fatalf("spend %d: %s: %s", i, d.Reason, d.Detail)
+		}
+	}
+	d := decide(n, request(allocation.Spend, "one-more", acme, nil))
+	if d.Reason != allocation.RegionShareSpent {
+		t.Errorf("%s; want region_share_spent", d.Reason)
+	}
+	if d := decide(n, request(allocation.Spend, "id-3", acme, nil)); !d.Admitted() || !d.Replayed {
+		t.Errorf("a retry while cut off: %s, replayed %v", d.Reason, d.Replayed)
+	}
+}
+
+// Without this a reservation whose caller died would hold its permits for ever.
+func TestReservationLapses(t *testing.T) {
+	h, url := newHub("eu"), clustertest.Database(t)
+	h.declare(t, fmt.Sprintf(shared, 10), forEver())
+	n := node(t, h, "eu", "n1", url)
+	ready(t, n, 1)
+	r := request(allocation.Reserve, "r", acme, map[string]int64{"requests": 4})
+	r.Lifetime = 1
+	if d := decide(n, r); !d.Admitted() || d.State != allocation.StateReserved {
+		t.Fatalf("%s %s", d.Reason, d.State)
+	}
+	eventually(t, "the reservation lapses as spent", func() bool {
+		d, ok, err := n.Find(context.Background(), r.Key)
+		return err == nil && ok && d.State == allocation.StateLapsedSpent
+	})
+	if s, res := spent(t, n, "acme/requests"); s != 4 || res != 0 {
+		t.Errorf("spent %d, reserved %d; want 4 and 0", s, res)
+	}
+}
+
+// Without this an answer could come after its deadline, or a request that was refused in time be charged later.
+func TestDatabaseAway(t *testing.T) {
+	h, c := newHub("eu"), clustertest.Own(t, cluster.Options{})
+	url, err := c.CreateDatabase(t.Context(), "owner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.declare(t, fmt.Sprintf(shared, 100), forEver())
+	n := node(t, h, "eu", "n1", url)
+	ready(t, n, 1)
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		began := time.Now()
+		d := n.Decide(context.Background(), []allocation.Request{request(allocation.Spend, fmt.Sprint("away-", i), acme, nil)}, began.Add(300*time.Millisecond))[0]
+		if a := allocation.AnswerTo(d.Reason); a.Status != 503 || time.Since(began) > 600*time.Millisecond {
+			t.Errorf("%s after %s; want 503 within the deadline", d.Reason, time.Since(began))
+		}
+	}
+	eventually(t, "the node says that it is not ready", func() bool { return !n.Status().Ready })
+	if err := c.StartAgain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node admits again by itself", func() bool {
+		return decide(n, request(allocation.Spend, "after", acme, nil)).Admitted()
+	})
+	for i := range 5 { // the truth, whatever the first answer was
+		decide(n, request(allocation.Spend, fmt.Sprint("away-", i), acme, nil))
+	}
+	if s, _ := spent(t, n, "acme/requests"); s != 6 {
+		t.Errorf("spent %d for 6 ids", s)
+	}
+}
