@@ -40,18 +40,27 @@ type call struct {
 // group waits for all calls of one Decide.
 type group struct {
 	open atomic.Int64
-	done chan struct{}
+	done Signal
 }
 
-func newGroup(n int) *group {
-	g := &group{done: make(chan struct{})}
-	g.open.Store(int64(n))
+func (n *Node) newGroup(calls int) *group {
+	g := &group{done: n.cfg.Runtime.NewSignal()}
+	g.open.Store(int64(calls))
 	return g
 }
 
 func (g *group) finish() {
 	if g.open.Add(-1) == 0 {
-		close(g.done)
+		g.done.Notify()
+	}
+}
+
+// wait returns when all calls have ended, or at the deadline, or when ctx ends.
+func (n *Node) wait(ctx context.Context, g *group, deadline time.Time) {
+	ctx, cancel := n.cfg.Runtime.WithTimeout(ctx, deadline.Sub(n.now()))
+	defer cancel()
+	for g.open.Load() > 0 && ctx.Err() == nil {
+		g.done.Wait(ctx)
 	}
 }
 
@@ -89,7 +98,7 @@ func (c *call) reject(d allocation.Decision) {
 func (n *Node) Decide(ctx context.Context, requests []allocation.Request, deadline time.Time) []allocation.Decision {
 	out := make([]allocation.Decision, len(requests))
 	calls := make([]call, len(requests))
-	g := newGroup(len(requests))
+	g := n.newGroup(len(requests))
 	stopped := n.stoppedBy()
 	for i := range requests {
 		c := &calls[i]
@@ -97,20 +106,14 @@ func (n *Node) Decide(ctx context.Context, requests []allocation.Request, deadli
 		switch {
 		case stopped != "" && admits(requests[i].Op):
 			c.reject(n.cannot(requests[i], stopped))
-		case !n.queue(c):
+		case !n.waiting.push(c):
 			c.reject(n.cannot(requests[i], allocation.Overloaded))
 		}
 	}
 	if len(requests) == 0 {
 		return out
 	}
-	timer := time.NewTimer(time.Until(deadline))
-	defer timer.Stop()
-	select {
-	case <-g.done:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	n.wait(ctx, g, deadline)
 	for i := range calls {
 		out[i] = n.collect(&calls[i])
 	}

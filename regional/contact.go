@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -41,20 +40,10 @@ func (n *Node) keep(ctx context.Context, w Writer) {
 			n.health.failed(err)
 		}
 		if err != nil || !mine {
-			pause(ctx, turnEvery)
+			n.cfg.Runtime.Sleep(ctx, turnEvery)
 			continue
 		}
 		k.turn(ctx)
-	}
-}
-
-// pause waits, or less when ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }
 
@@ -74,17 +63,17 @@ type keeper struct {
 func (k *keeper) turn(ctx context.Context) {
 	n := k.node
 	again, err := k.sync(ctx)
-	n.synced.result(n.cfg.Now(), err)
+	n.synced.result(n.now(), err)
 	k.housekeeping(ctx)
 	switch {
 	case err != nil:
 		k.backoff = min(max(2*k.backoff, backoffFirst), backoffMost)
-		pause(ctx, k.backoff/2+rand.N(k.backoff))
+		n.cfg.Runtime.Sleep(ctx, k.backoff/2+n.cfg.Runtime.Jitter(k.backoff))
 	case again:
 		k.backoff = 0
 	default:
 		k.backoff = 0
-		pause(ctx, syncAtLeast)
+		n.cfg.Runtime.Sleep(ctx, syncAtLeast)
 	}
 }
 
@@ -100,7 +89,7 @@ func (k *keeper) sync(ctx context.Context) (again bool, err error) {
 	call.Node, call.NodeURL, call.Version = n.cfg.Name, n.cfg.URL, n.cfg.Version
 	call.WaitMillis = n.cfg.SyncEvery.Milliseconds()
 	n.clock.set(call.Clock)
-	bounded, cancel := context.WithTimeout(ctx, n.cfg.SyncEvery+syncAnswerIn)
+	bounded, cancel := n.cfg.Runtime.WithTimeout(ctx, n.cfg.SyncEvery+syncAnswerIn)
 	defer cancel()
 	answer, err := n.cfg.Coordinator.Sync(bounded, call)
 	if err != nil {
@@ -144,7 +133,7 @@ func (k *keeper) broken(ctx context.Context, err error) error {
 
 // housekeeping does what is due by this process's own clock.
 func (k *keeper) housekeeping(ctx context.Context) {
-	n, now := k.node, k.node.cfg.Now()
+	n, now := k.node, k.node.now()
 	if now.Sub(k.swept) >= sweepEvery {
 		k.swept = now
 		n.sweep(ctx)
@@ -170,7 +159,7 @@ func (k *keeper) housekeeping(ctx context.Context) {
 // knownClosed is how long this process has known an id table to be closed, by its monotonic clock: a database whose clock
 // jumps ahead drops no ids that are alive. The first time that it is asked, that is not at all.
 func (k *keeper) knownClosed(table int) allocation.Duration {
-	now := k.node.cfg.Now()
+	now := k.node.now()
 	since, ok := k.closedIDs[table]
 	if !ok {
 		k.closedIDs[table] = now
@@ -189,13 +178,13 @@ func (n *Node) sweep(ctx context.Context) {
 	for i, id := range ids {
 		requests[i] = allocation.Request{Op: allocation.Lapse, Key: id}
 	}
-	n.Decide(ctx, requests, n.cfg.Now().Add(10*time.Second))
+	n.Decide(ctx, requests, n.now().Add(10*time.Second))
 }
 
 // watch keeps an idle node truthful: it commits once a second if nothing else does, and reads what other nodes changed.
 func (n *Node) watch(ctx context.Context) {
 	for ctx.Err() == nil {
-		bounded, cancel := context.WithTimeout(ctx, time.Second)
+		bounded, cancel := n.cfg.Runtime.WithTimeout(ctx, time.Second)
 		if err := n.commitNow(bounded); err != nil && ctx.Err() == nil {
 			n.log.Debug("commit a probe", "error", err)
 		}
@@ -204,7 +193,7 @@ func (n *Node) watch(ctx context.Context) {
 			n.fullestRows.Store(&fullest)
 		}
 		cancel()
-		pause(ctx, time.Second)
+		n.cfg.Runtime.Sleep(ctx, time.Second)
 	}
 }
 

@@ -36,7 +36,7 @@ type lane struct {
 func (ln *lane) run(ctx context.Context) {
 	for {
 		batch := ln.gather(ctx)
-		if batch == nil {
+		if len(batch) == 0 {
 			return
 		}
 		ln.work(ctx, batch)
@@ -48,28 +48,14 @@ func (ln *lane) gather(ctx context.Context) []*call {
 	batch := ln.carry
 	ln.carry = nil
 	if len(batch) == 0 {
-		select {
-		case c := <-ln.node.waiting:
-			batch = append(batch, c)
-		case <-ctx.Done():
-			return nil
-		}
+		return ln.node.waiting.wait(ctx, nil, MaxBatchRequests)
 	}
 	if batch[0].alone {
 		half := max(1, len(batch)/2)
 		ln.carry = append(ln.carry, batch[half:]...)
 		return batch[:half]
 	}
-	for len(batch) < MaxBatchRequests {
-		select {
-		case c := <-ln.node.waiting:
-			batch = append(batch, c)
-			continue
-		default:
-		}
-		break
-	}
-	return batch
+	return ln.node.waiting.take(batch, max(0, MaxBatchRequests-len(batch)))
 }
 
 // work runs one batch to its end.
@@ -79,9 +65,9 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 	if len(batch) == 0 {
 		return
 	}
-	started := n.cfg.Now()
+	started := n.now()
 	want, kept := ln.want(batch)
-	begin, cancel := context.WithTimeout(ctx, beginWithin)
+	begin, cancel := n.cfg.Runtime.WithTimeout(ctx, beginWithin)
 	defer cancel()
 	tx, err := n.owner.Begin(begin, ln.writer, want)
 	if err != nil {
@@ -107,15 +93,15 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 		ln.answer(decided)
 		return
 	}
-	late, stop := context.WithTimeout(context.WithoutCancel(ctx), commitWithin)
+	late, stop := n.cfg.Runtime.WithTimeout(context.WithoutCancel(ctx), commitWithin)
 	defer stop()
-	committing := n.cfg.Now()
+	committing := n.now()
 	err = tx.Commit(late, writesOf(locked))
-	n.metrics.ObserveCommit(n.cfg.Now().Sub(committing))
+	n.metrics.ObserveCommit(n.now().Sub(committing))
 	n.metrics.ObserveBatch(len(decided))
 	if err == nil {
-		ln.pace.add(n.cfg.Now().Sub(started))
-		n.health.committed(n.cfg.Now())
+		ln.pace.add(n.now().Sub(started))
+		n.health.committed(n.now())
 		n.known.add(want.Usage, seen)
 		ln.answer(decided)
 		return
@@ -125,7 +111,7 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 
 // claim takes the calls whose callers still wait, and refuses those that cannot be committed within their deadline.
 func (ln *lane) claim(batch []*call) []*call {
-	soonest := ln.node.cfg.Now().Add(ln.pace.typical())
+	soonest := ln.node.now().Add(ln.pace.typical())
 	return slices.DeleteFunc(batch, func(c *call) bool {
 		if !c.claim() {
 			c.group.finish()
@@ -245,27 +231,29 @@ func (ln *lane) resolve(ctx context.Context, decided []verdict) (committed bool)
 		committed, err := ln.writer.Resolve(ctx)
 		switch {
 		case err == nil && committed:
-			ln.node.health.committed(ln.node.cfg.Now())
+			ln.node.health.committed(ln.node.now())
 			ln.answer(decided)
 			return true
 		case err == nil:
 			return false
 		case errors.Is(err, ErrHistoryLost):
 			ln.node.lost(ctx, err)
-			for _, v := range decided {
-				v.call.answer(ln.node.cannot(v.call.request, allocation.OutcomeUnknown))
-			}
+			ln.unknown(decided)
 			return true
 		}
 		ln.node.health.failed(err)
-		select {
-		case <-ctx.Done():
-			for _, v := range decided {
-				v.call.answer(ln.node.cannot(v.call.request, allocation.OutcomeUnknown))
-			}
+		ln.node.cfg.Runtime.Sleep(ctx, wait)
+		if ctx.Err() != nil {
+			ln.unknown(decided)
 			return true
-		case <-time.After(wait):
 		}
 		wait = min(2*wait, resolveMost)
+	}
+}
+
+// unknown answers calls of whose commit nothing can be learnt by this process.
+func (ln *lane) unknown(decided []verdict) {
+	for _, v := range decided {
+		v.call.answer(ln.node.cannot(v.call.request, allocation.OutcomeUnknown))
 	}
 }

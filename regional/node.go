@@ -36,7 +36,7 @@ type Config struct {
 
 	Log     hclog.Logger
 	Metrics *Metrics
-	Now     func() time.Time
+	Runtime Runtime // nil: Real
 }
 
 // Node is one regional process: it decides requests over the region's one database, and keeps the region in contact with
@@ -44,7 +44,7 @@ type Config struct {
 type Node struct {
 	cfg       Config
 	owner     Owner
-	waiting   chan *call
+	waiting   queue
 	catalogue atomic.Pointer[allocation.Catalogue]
 	known     knownRows
 	clock     clock
@@ -60,8 +60,8 @@ type Node struct {
 
 // NewNode makes a node over an owner. Run starts it.
 func NewNode(cfg Config, owner Owner) *Node {
-	if cfg.Now == nil {
-		cfg.Now = time.Now
+	if cfg.Runtime == nil {
+		cfg.Runtime = Real{}
 	}
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
@@ -82,11 +82,11 @@ func NewNode(cfg Config, owner Owner) *Node {
 		cfg.Retention = allocation.Day
 	}
 	n := &Node{
-		cfg: cfg, owner: owner, waiting: make(chan *call, queueMost), metrics: cfg.Metrics, log: cfg.Log,
-		clock: clock{local: cfg.Now},
+		cfg: cfg, owner: owner, waiting: queue{some: cfg.Runtime.NewSignal()}, metrics: cfg.Metrics, log: cfg.Log,
+		clock: clock{local: cfg.Runtime.Now},
 	}
 	n.catalogue.Store(allocation.NewCatalogue(cfg.Region))
-	n.health.start(cfg.Now())
+	n.health.start(cfg.Runtime.Now())
 	starting := allocation.Starting
 	n.stopped.Store(&starting)
 	return n
@@ -99,16 +99,16 @@ func (n *Node) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var parts sync.WaitGroup
-	for _, w := range writers[:n.cfg.Lanes] {
+	all := newParts(n.cfg.Runtime)
+	for i, w := range writers[:n.cfg.Lanes] {
 		ln := &lane{node: n, writer: w}
-		parts.Go(func() { ln.run(ctx) })
+		all.start(fmt.Sprintf("lane-%d", i), func() { ln.run(ctx) })
 	}
-	parts.Go(func() { n.keep(ctx, writers[n.cfg.Lanes]) })
-	parts.Go(func() { n.watch(ctx) })
-	parts.Wait()
+	all.start("keep", func() { n.keep(ctx, writers[n.cfg.Lanes]) })
+	all.start("watch", func() { n.watch(ctx) })
+	all.wait()
 	n.drainQueue()
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	end, cancel := n.cfg.Runtime.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	for _, w := range writers {
 		if err := w.End(end); err != nil {
@@ -134,10 +134,9 @@ func (n *Node) start(ctx context.Context) ([]Writer, error) {
 		}
 		n.health.failed(err)
 		n.log.Warn("wait for the database", "error", err)
-		select {
-		case <-ctx.Done():
+		n.cfg.Runtime.Sleep(ctx, wait)
+		if ctx.Err() != nil {
 			return nil, ctx.Err()
-		case <-time.After(wait):
 		}
 		wait = min(2*wait, time.Second)
 	}
@@ -167,27 +166,15 @@ func (n *Node) register(ctx context.Context) ([]Writer, error) {
 	return writers, nil
 }
 
-// queue hands a call to the lanes; false if too many wait.
-func (n *Node) queue(c *call) bool {
-	select {
-	case n.waiting <- c:
-		return true
-	default:
-		return false
-	}
-}
+// now is the time by this process's clock.
+func (n *Node) now() time.Time { return n.cfg.Runtime.Now() }
 
 // drainQueue refuses what still waits when the lanes have ended.
 func (n *Node) drainQueue() {
 	starting := allocation.Starting
 	n.stopped.Store(&starting)
-	for {
-		select {
-		case c := <-n.waiting:
-			c.reject(n.cannot(c.request, allocation.DatabaseUnavailable))
-		default:
-			return
-		}
+	for _, c := range n.waiting.take(nil, queueMost) {
+		c.reject(n.cannot(c.request, allocation.DatabaseUnavailable))
 	}
 }
 
@@ -232,7 +219,7 @@ func (n *Node) lost(ctx context.Context, cause error) {
 	}
 	n.log.Error("stop admitting", "reason", reason, "error", cause)
 	n.health.failed(cause)
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	stop, cancel := n.cfg.Runtime.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := n.owner.Stop(stop, reason, cause.Error()); err != nil {
 		n.log.Error("record that the region is stopped", "error", err)
@@ -262,20 +249,14 @@ func (n *Node) Find(ctx context.Context, key allocation.IDKey) (allocation.Decis
 func (n *Node) commitNow(ctx context.Context) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		deadline = n.cfg.Now().Add(time.Second)
+		deadline = n.now().Add(time.Second)
 	}
-	g := newGroup(1)
+	g := n.newGroup(1)
 	c := &call{probe: true, deadline: deadline, group: g}
-	if !n.queue(c) {
+	if !n.waiting.push(c) {
 		return errors.New("too many requests wait")
 	}
-	timer := time.NewTimer(time.Until(deadline))
-	defer timer.Stop()
-	select {
-	case <-g.done:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	n.wait(ctx, g, deadline)
 	if d := n.collect(c); d.Reason != allocation.Allow {
 		return fmt.Errorf("commit to the database: %s", d.Reason)
 	}

@@ -8,7 +8,7 @@ import (
 
 // Status tells how the node and its region are, from memory.
 func (n *Node) Status() NodeStatus {
-	now, catalogue := n.cfg.Now(), n.catalogue.Load()
+	now, catalogue := n.now(), n.catalogue.Load()
 	s := NodeStatus{
 		Region: n.cfg.Region, Node: n.cfg.Name, Deployment: n.cfg.Deployment, Version: n.cfg.Version, Changes: catalogue.Number,
 		Fullest: n.fullest(),
