@@ -1,0 +1,206 @@
+// Package books reads the whole account of a deployment from its coordinator and its owners, for allocation.Verify to
+// judge, and keeps it as an evidence file that a third party can judge again, without any access.
+//
+//	ledgers ─▶ each owner's account ─▶ ledgers again, no older than what any owner had heard ─▶ allocation.Verify
+package books
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"tranche/allocation"
+	"tranche/cmd/tranche/internal/api"
+	"tranche/coordinator"
+	"tranche/regional"
+)
+
+const (
+	pageSize = 100
+	// laterPatience bounds the wait for a replica of the coordinator to hear what an owner had already heard.
+	laterPatience = 10 * time.Second
+	laterEvery    = 50 * time.Millisecond
+)
+
+// Sources are where to read.
+type Sources struct {
+	Coordinator *api.Client
+	// Nodes are the addresses to ask for each region's account, tried in their order. See NodesOf.
+	Nodes map[string][]string
+	// Node makes a client for an address.
+	Node func(address string) (*api.Client, error)
+	Now  func() time.Time
+}
+
+// Reading is the books and what could not be read.
+type Reading struct {
+	Books      allocation.Books
+	Deployment string
+	Failed     map[string]string // by region, why
+}
+
+// Read takes the three readings. A region that cannot be read is no error: what it holds is reported as not read.
+func Read(ctx context.Context, s Sources) (Reading, error) {
+	r := Reading{Failed: map[string]string{}}
+	var err error
+	if r.Books.Earlier, _, err = ledgers(ctx, s.Coordinator); err != nil {
+		return r, fmt.Errorf("read the ledgers: %w", err)
+	}
+	var heard int64
+	for _, region := range slices.Sorted(maps.Keys(s.Nodes)) {
+		account, revision, err := readOwner(ctx, s, region)
+		if answer, told := errors.AsType[*api.Error](err); told && answer.Status/100 == 4 {
+			return r, fmt.Errorf("read the account of region %s: %w", region, err) // it is there, and we ask wrongly
+		}
+		if err != nil {
+			r.Failed[region] = err.Error()
+			continue
+		}
+		r.Books.Owners = append(r.Books.Owners, account)
+		heard = max(heard, revision)
+	}
+	if r.Books.Later, err = later(ctx, s.Coordinator, heard); err != nil {
+		return r, fmt.Errorf("read the ledgers again: %w", err)
+	}
+	r.Books.Now = allocation.At(s.Now())
+	var status struct {
+		Deployment string `json:"deployment"`
+	}
+	if _, err := s.Coordinator.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/status"}, &status); err != nil {
+		return r, fmt.Errorf("read the deployment's id: %w", err)
+	}
+	r.Deployment = status.Deployment
+	return r, nil
+}
+
+// later reads the ledgers at a revision that no owner was ahead of: a replica that lags would make a grant look invented.
+func later(ctx context.Context, c *api.Client, heard int64) ([]allocation.Ledger, error) {
+	ctx, cancel := context.WithTimeout(ctx, laterPatience)
+	defer cancel()
+	tick := time.NewTicker(laterEvery)
+	defer tick.Stop()
+	for {
+		list, revision, err := ledgers(ctx, c)
+		if err != nil || revision >= heard {
+			return list, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("the coordinator at %s is at revision %d, and an owner has heard of %d; ask another replica, or look at etcd with `tranche status`",
+				c.Address(), revision, heard)
+		}
+	}
+}
+
+// ledgers reads all of them; the revision is the least of the pages'.
+func ledgers(ctx context.Context, c *api.Client) (list []allocation.Ledger, revision int64, err error) {
+	after := ""
+	for {
+		var page coordinator.LedgersPage
+		query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+		if after != "" {
+			query.Set("after", after)
+		}
+		if _, err := c.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/ledgers", Query: query}, &page); err != nil {
+			return nil, 0, err
+		}
+		if revision == 0 || page.Revision < revision {
+			revision = page.Revision
+		}
+		for _, stored := range page.Ledgers {
+			var l allocation.Ledger
+			if err := json.Unmarshal(stored.Ledger, &l); err != nil {
+				return nil, 0, fmt.Errorf("read %s: %w", stored.Key, err)
+			}
+			if l.Format != allocation.LedgerFormat {
+				return nil, 0, fmt.Errorf("%s is of format %d and this program knows %d; use a newer tranche", stored.Key, l.Format, allocation.LedgerFormat)
+			}
+			list = append(list, l)
+		}
+		if page.Next == "" {
+			return list, revision, nil
+		}
+		after = page.Next
+	}
+}
+
+// readOwner reads a region's account through the first of its nodes that answers, and the ledger revision that the owner
+// had then heard of.
+func readOwner(ctx context.Context, s Sources, region string) (allocation.OwnerAccount, int64, error) {
+	err := errors.New("none of its nodes says where operators reach it; name one: --node " + region + "=URL")
+	for _, address := range s.Nodes[region] {
+		var account allocation.OwnerAccount
+		var revision int64
+		client, failed := s.Node(address)
+		if failed == nil {
+			account, revision, failed = readNode(ctx, client, region)
+			client.Close()
+		}
+		if failed == nil {
+			return account, revision, nil
+		}
+		err = failed
+	}
+	return allocation.OwnerAccount{}, 0, err
+}
+
+func readNode(ctx context.Context, c *api.Client, region string) (allocation.OwnerAccount, int64, error) {
+	var out allocation.OwnerAccount
+	after := ""
+	for first := true; first || after != ""; first = false {
+		var page struct {
+			regional.Account
+			Next string `json:"next"`
+		}
+		query := url.Values{"limit": {strconv.Itoa(pageSize)}}
+		if after != "" {
+			query.Set("after", after)
+		}
+		if _, err := c.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/account", Query: query}, &page); err != nil {
+			return out, 0, err
+		}
+		if page.Region != region {
+			return out, 0, fmt.Errorf("the node at %s is of region %s; correct --node %s=URL", c.Address(), page.Region, region)
+		}
+		if !first && page.Incarnation != out.Incarnation {
+			return out, 0, errors.New("its incarnation changed while it was read; run verify again")
+		}
+		out.Region, out.Incarnation, out.Now = page.Region, page.Incarnation, page.Now
+		out.Shares, out.Usage = append(out.Shares, page.Shares...), append(out.Usage, page.Usage...)
+		after = page.Next
+	}
+	var status regional.NodeStatus
+	if _, err := c.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/status"}, &status); err != nil {
+		return out, 0, err
+	}
+	return out, status.Sync.Revision, nil
+}
+
+// NodesOf lists where each region's nodes say they can be reached, the latest seen first. Given addresses go before.
+func NodesOf(regions []coordinator.RegionAnswer, given map[string]string) map[string][]string {
+	nodes := map[string][]string{}
+	for _, r := range regions {
+		if r.Incarnation == "" {
+			continue // it has not called yet, and holds nothing
+		}
+		nodes[r.Region] = nil
+		seen := slices.SortedFunc(slices.Values(r.Nodes), func(a, b coordinator.NodeSeen) int { return b.At.Compare(a.At) })
+		for _, n := range seen {
+			if n.URL != "" {
+				nodes[r.Region] = append(nodes[r.Region], n.URL)
+			}
+		}
+	}
+	for region, address := range given {
+		nodes[region] = append([]string{address}, nodes[region]...)
+	}
+	return nodes
+}

@@ -1,0 +1,331 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"tranche/allocation"
+	"tranche/cmd/tranche/internal/api"
+	"tranche/coordinator"
+)
+
+func (a *App) budgetsCommand() *cobra.Command {
+	return parent("budgets", "Declare budgets, and see how they are shared", "  tranche budgets apply budgets/\n  tranche budgets shares acme/requests",
+		a.applyCommand(), a.getBudgetCommand(), a.listBudgetsCommand(), a.matchCommand(), a.sharesCommand(), a.deleteBudgetCommand())
+}
+
+// budgetPath is the path of a budget below a collection.
+func budgetPath(collection, name string) string {
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		parts[i] = url.PathEscape(parts[i])
+	}
+	return collection + strings.Join(parts, "/")
+}
+
+func quoted(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
+
+func readBudget(ctx context.Context, c *api.Client, name string) (coordinator.BudgetAnswer, error) {
+	var b coordinator.BudgetAnswer
+	_, err := c.Do(ctx, api.Call{Method: http.MethodGet, Path: budgetPath("/v1/budgets/", name)}, &b)
+	return b, err
+}
+
+func (a *App) getBudgetCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "get NAME", Short: "Show one budget", Args: exactly("NAME"), Example: "  tranche budgets get acme/requests",
+		RunE: func(c *cobra.Command, args []string) error {
+			client, _, err := a.coordinator(c)
+			if err != nil {
+				return err
+			}
+			b, err := readBudget(c.Context(), client, args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(b)
+			}
+			a.showBudget(b)
+			return nil
+		},
+	}
+	a.withCoordinator(c)
+	a.withJSON(c)
+	return c
+}
+
+func (a *App) showBudget(b coordinator.BudgetAnswer) {
+	d := b.Budget
+	rows := [][]any{
+		{"budget", d.Name},
+		{"unit", d.Unit},
+		{"limit", fmt.Sprintf("%d per period%s", d.LimitOrZero(), perInstance(d))},
+		{"window", d.Window.String()},
+		{"match", asLabels(d.Match)},
+		{"allocation", describePolicy(d.Allocation)},
+		{"runs alone for", d.RunsAloneFor.String()},
+		{"on lapse", d.OnLapse},
+		{"version", fmt.Sprintf("%d, changed %s", b.Version, b.Changed.UTC().Format("2006-01-02 15:04:05Z"))},
+		{"terms opened through", b.OpenedThrough.String()},
+	}
+	a.table([]string{"field", "value"}, rows)
+	a.printf("\n")
+	a.permits(b)
+}
+
+func perInstance(b allocation.Budget) string {
+	if b.IsTemplate() {
+		return ", for each instance"
+	}
+	return ""
+}
+
+// permits prints what each region gets of one period, and the warnings.
+func (a *App) permits(b coordinator.BudgetAnswer) {
+	var rows [][]any
+	for _, region := range slices.Sorted(maps.Keys(b.Permits)) {
+		rows = append(rows, []any{region, b.Permits[region]})
+	}
+	if len(rows) > 0 {
+		a.table([]string{"region", "permits"}, rows)
+	}
+	for _, w := range b.Warnings {
+		a.printf("warning: %s\n", w)
+	}
+}
+
+func asLabels(m map[string]string) string {
+	if len(m) == 0 {
+		return "every request"
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, name+"="+m[name])
+	}
+	return strings.Join(parts, " ")
+}
+
+func describePolicy(p allocation.Policy) string {
+	switch {
+	case p.Region != "":
+		return "home in " + p.Region
+	case p.HashOf != "":
+		return "home by hash of " + p.HashOf
+	case p.RegionFrom != "":
+		return "home named by label " + p.RegionFrom
+	}
+	var parts []string
+	for _, region := range slices.Sorted(maps.Keys(p.Weights)) {
+		parts = append(parts, fmt.Sprintf("%s %d", region, p.Weights[region]))
+	}
+	return p.Policy + ": " + strings.Join(parts, ", ")
+}
+
+func (a *App) listBudgetsCommand() *cobra.Command {
+	var deleted bool
+	c := &cobra.Command{
+		Use: "list", Short: "List all budgets", Args: exactly(), Example: "  tranche budgets list --json",
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, _, err := a.coordinator(c)
+			if err != nil {
+				return err
+			}
+			list, err := allBudgets(c.Context(), client, deleted)
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(coordinator.BudgetsPage{Budgets: list})
+			}
+			if len(list) == 0 {
+				a.printf("no budgets; declare one in a file and run `tranche budgets apply FILE`\n")
+				return nil
+			}
+			var rows [][]any
+			for _, b := range list {
+				rows = append(rows, []any{
+					b.Budget.Name + yes(b.Deleted, " (deleted)"), b.Budget.LimitOrZero(), b.Budget.Unit, b.Budget.Window.String(),
+					b.Version, describePolicy(b.Budget.Allocation),
+				})
+			}
+			a.table([]string{"budget", "limit", "unit", "window", "version", "allocation"}, rows)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&deleted, "deleted", false, "list deleted ones too")
+	a.withCoordinator(c)
+	a.withJSON(c)
+	return c
+}
+
+func allBudgets(ctx context.Context, client *api.Client, deleted bool) ([]coordinator.BudgetAnswer, error) {
+	list := []coordinator.BudgetAnswer{}
+	after := ""
+	for {
+		query := url.Values{"limit": {"1000"}}
+		if after != "" {
+			query.Set("after", after)
+		}
+		if deleted {
+			query.Set("deleted", "true")
+		}
+		var page coordinator.BudgetsPage
+		if _, err := client.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/budgets", Query: query}, &page); err != nil {
+			return nil, err
+		}
+		list = append(list, page.Budgets...)
+		if page.Next == "" {
+			return list, nil
+		}
+		after = page.Next
+	}
+}
+
+func (a *App) matchCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "match LABEL=VALUE…", Short: "Show which budgets a request with these labels would hit", Args: atLeastOne("LABEL=VALUE"),
+		Example: "  tranche budgets match tenant=acme route=/v1/chat",
+		RunE: func(c *cobra.Command, args []string) error {
+			labels, err := pairs("label", args)
+			if err != nil {
+				return err
+			}
+			client, _, err := a.coordinator(c)
+			if err != nil {
+				return err
+			}
+			var m coordinator.MatchAnswer
+			if _, err := client.Do(c.Context(), api.Call{Method: http.MethodPost, Path: "/v1/budgets/match", Body: map[string]any{"labels": labels}}, &m); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(m)
+			}
+			if len(m.Budgets) == 0 && len(m.Problems) == 0 {
+				a.printf("no budget applies; such a request is refused with no_budget\n")
+			}
+			var rows [][]any
+			for _, b := range m.Budgets {
+				rows = append(rows, []any{b.Budget, b.Instance, b.Limit, b.Unit, b.Window.String(), b.Home})
+			}
+			if len(rows) > 0 {
+				a.table([]string{"budget", "instance", "limit", "unit", "window", "home"}, rows)
+			}
+			for _, p := range m.Problems {
+				a.printf("problem: %s\n", p)
+			}
+			return nil
+		},
+	}
+	a.withCoordinator(c)
+	a.withJSON(c)
+	return c
+}
+
+func (a *App) sharesCommand() *cobra.Command {
+	var all bool
+	c := &cobra.Command{
+		Use: "shares NAME", Short: "Show what each region was granted, has returned, spent and reserved", Args: exactly("NAME"),
+		Example: "  tranche budgets shares acme/requests",
+		RunE: func(c *cobra.Command, args []string) error {
+			client, _, err := a.coordinator(c)
+			if err != nil {
+				return err
+			}
+			var s coordinator.SharesAnswer
+			if _, err := client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: budgetPath("/v1/shares/", args[0])}, &s); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(s)
+			}
+			a.showShares(s, all)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&all, "all", false, "show the terms ahead too")
+	a.withCoordinator(c)
+	a.withJSON(c)
+	return c
+}
+
+func (a *App) showShares(s coordinator.SharesAnswer, all bool) {
+	if len(s.Terms) == 0 {
+		a.printf("no term of %s is open%s\n", s.Budget, yes(s.Deleted, ": it is deleted"))
+	}
+	shown := 0
+	for _, t := range s.Terms {
+		if shown > 0 && !all {
+			break
+		}
+		shown++
+		a.printf("period %s to %s%s, generation %s\n", t.Period.Start, t.Period.End, yes(!t.Running, " (ahead)"), t.Generation)
+		a.printf("limit %d %s, unallocated %d, overcommitted %d\n", t.Limit, s.Unit, t.Unallocated, t.Overcommitted)
+		var rows [][]any
+		for _, r := range t.Regions {
+			rows = append(rows, []any{
+				r.Region, r.Granted, r.Returned, r.Target, r.Spent, r.Reserved, r.Spendable, a.ago(r.StatedAt) + yes(!r.InContact, ", not in contact"),
+			})
+		}
+		a.table([]string{"region", "granted", "returned", "target", "spent", "reserved", "spendable", "stated"}, rows)
+	}
+	if more := len(s.Terms) - shown; more > 0 {
+		a.printf("%d more terms are open, through %s; --all shows them\n", more, s.OpenedThrough)
+	}
+	if s.Template {
+		a.printf("granted, returned and target are for each instance; spent and reserved are sums\n")
+	}
+}
+
+func (a *App) deleteBudgetCommand() *cobra.Command {
+	var dry bool
+	c := &cobra.Command{
+		Use: "delete NAME", Short: "Delete a budget: its limit becomes 0 at once, its history stays", Args: exactly("NAME"),
+		Example: "  tranche budgets delete acme/requests --dry-run",
+		RunE: func(c *cobra.Command, args []string) error {
+			client, _, err := a.coordinator(c)
+			if err != nil {
+				return err
+			}
+			b, err := readBudget(c.Context(), client, args[0])
+			if err != nil {
+				return err
+			}
+			call := api.Call{Method: http.MethodDelete, Path: budgetPath("/v1/budgets/", args[0]), Header: http.Header{"If-Match": {quoted(b.Version)}}}
+			if dry {
+				call.Query = url.Values{"dry_run": {"true"}}
+			}
+			var after coordinator.BudgetAnswer
+			if _, err := client.Do(c.Context(), call, &after); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(after)
+			}
+			a.printf("%s: %s, version %d\n", args[0], map[bool]string{true: "would be deleted", false: "deleted"}[dry], after.Version)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&dry, "dry-run", false, "show what would happen")
+	a.withCoordinator(c)
+	a.withJSON(c)
+	return c
+}
+
+// permitsOf is one line of what each region gets.
+func permitsOf(b *coordinator.BudgetAnswer) string {
+	var parts []string
+	for _, region := range slices.Sorted(maps.Keys(b.Permits)) {
+		parts = append(parts, fmt.Sprintf("%s %d", region, b.Permits[region]))
+	}
+	return strings.Join(parts, ", ") + perInstance(b.Budget)
+}

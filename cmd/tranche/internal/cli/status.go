@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tranche/cmd/tranche/internal/api"
+	"tranche/coordinator"
+	"tranche/regional"
+)
+
+func (a *App) statusCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "status", Short: "One look that says whether all is well, and what to do next", Args: exactly(),
+		Long: `One look at a deployment through its coordinator, or with --node at one node alone.
+The status is 0 if all is well and 3 if somebody should look.`,
+		Example: "  tranche status\n  tranche status --node http://127.0.0.1:7080",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("node") {
+				client, err := a.node(c)
+				if err != nil {
+					return err
+				}
+				return a.nodeStatus(c.Context(), client)
+			}
+			client, _, err := a.coordinator(c)
+			if err != nil {
+				return err
+			}
+			return a.status(c.Context(), client)
+		},
+	}
+	a.withNode(c)
+	a.withCoordinator(c)
+	a.withJSON(c)
+	return c
+}
+
+func (a *App) status(ctx context.Context, client *api.Client) error {
+	var s coordinator.Status
+	if _, err := client.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/status"}, &s); err != nil {
+		return err
+	}
+	well := !slices.ContainsFunc(s.Problems, func(p coordinator.StatusProblem) bool { return p.Severity != coordinator.SeverityNote })
+	if a.json {
+		if err := a.printJSON(struct {
+			Well bool `json:"well"`
+			coordinator.Status
+		}{well, s}); err != nil {
+			return err
+		}
+		return orNotWell(well)
+	}
+	a.printf("deployment %s, %d budgets, %d ledgers, %d behind; coordinator %s, etcd read %d ms ago\n",
+		s.Deployment, s.Budgets, s.Ledgers, s.Behind, cmp.Or(s.Version, "of an unknown version"), s.EvidenceAge)
+	if len(s.Regions) > 0 {
+		a.printf("\n")
+		a.regionsTable(s.Regions)
+		a.versions(s.Regions)
+	}
+	if len(s.Members) > 0 {
+		a.printf("\n")
+		a.membersTable(s.Members)
+	}
+	if len(s.Above80) > 0 {
+		a.printf("\n")
+		var rows [][]any
+		for _, u := range s.Above80 {
+			rows = append(rows, []any{u.Budget, u.Limit, u.Spent, u.Reserved, fmt.Sprintf("%.0f %%", 100*float64(u.Spent+u.Reserved)/float64(u.Limit))})
+		}
+		a.table([]string{"above 80 %", "limit", "spent", "reserved", "used"}, rows)
+	}
+	if s.Oldest != nil {
+		a.printf("\noldest open reservation: in %s, made %s\n", s.Oldest.Region, ago(a.now().Sub(s.Oldest.Made)))
+	}
+	a.problems(s.Problems)
+	return a.verdict(well)
+}
+
+func orNotWell(well bool) error {
+	if well {
+		return nil
+	}
+	return errNotWell
+}
+
+func (a *App) verdict(well bool) error {
+	if well {
+		a.printf("\nall is well\n")
+		return nil
+	}
+	a.printf("\nsomebody should look\n")
+	return errNotWell
+}
+
+func (a *App) problems(list []coordinator.StatusProblem) {
+	if len(list) == 0 {
+		return
+	}
+	a.printf("\n")
+	for _, p := range list {
+		a.printf("%s: %s\n  next: %s\n", p.Severity, p.What, cmp.Or(p.Next, "nothing"))
+	}
+}
+
+func (a *App) membersTable(members []coordinator.Member) {
+	var rows [][]any
+	for _, m := range members {
+		state := "healthy"
+		if !m.Healthy {
+			state = "not healthy: " + m.Problem
+		}
+		rows = append(rows, []any{m.Name, m.Endpoint, m.Version, fmt.Sprintf("%.1f MiB", float64(m.DBBytes)/(1<<20)), state + yes(m.Leader, ", leader")})
+	}
+	a.table([]string{"etcd member", "endpoint", "version", "size", "state"}, rows)
+}
+
+// versions says it where nodes run different programs.
+func (a *App) versions(regions []coordinator.RegionAnswer) {
+	var seen []string
+	for _, r := range regions {
+		for _, n := range r.Nodes {
+			if !slices.Contains(seen, n.Version) {
+				seen = append(seen, n.Version)
+			}
+		}
+	}
+	slices.Sort(seen)
+	if len(seen) > 1 {
+		a.printf("nodes run different versions: %s\n", strings.Join(seen, ", "))
+	} else if len(seen) == 1 {
+		a.printf("nodes run version %s\n", seen[0])
+	}
+}
+
+// staleSync is when a node's silence towards the coordinator deserves a look.
+const staleSync = 10 * time.Second
+
+func (a *App) nodeStatus(ctx context.Context, client *api.Client) error {
+	var s regional.NodeStatus
+	if _, err := client.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/status"}, &s); err != nil {
+		return err
+	}
+	problems := nodeProblems(s)
+	well := len(problems) == 0
+	if a.json {
+		if err := a.printJSON(struct {
+			Well     bool                        `json:"well"`
+			Problems []coordinator.StatusProblem `json:"problems"`
+			regional.NodeStatus
+		}{well, problems, s}); err != nil {
+			return err
+		}
+		return orNotWell(well)
+	}
+	runway := "unbounded"
+	if s.Runway != nil {
+		runway = fmt.Sprintf("%s (%s ends first)", span(time.Duration(s.Runway.Seconds)*time.Second), s.Runway.Budget)
+	}
+	a.table([]string{"node", s.Node}, [][]any{
+		{"region", s.Region},
+		{"version", s.Version},
+		{"ready", map[bool]string{true: "yes", false: "no"}[s.Ready]},
+		{"last commit", a.ago(&s.LastCommitAt)},
+		{"last sync", a.ago(&s.Sync.LastSuccess) + yes(s.Sync.LastError != "", ", since then: "+s.Sync.LastError)},
+		{"runway", runway},
+		{"budgets", fmt.Sprint(s.Budgets)},
+		{"open reservations", fmt.Sprint(s.Reservations.Open) + yes(!s.Reservations.Oldest.IsZero(), ", oldest "+a.ago(&s.Reservations.Oldest))},
+	})
+	a.fullest(s.Fullest)
+	a.problems(problems)
+	return a.verdict(well)
+}
+
+func (a *App) fullest(list []regional.BudgetStatus) {
+	var rows [][]any
+	for _, b := range list {
+		if b.Share > 0 && 5*(b.Spent+b.Reserved) > 4*b.Share {
+			rows = append(rows, []any{b.Budget + yes(b.Instance != "", " ["+b.Instance+"]"), b.Share, b.Spent, b.Reserved, b.Spendable, b.Unit})
+		}
+	}
+	if len(rows) > 0 {
+		a.printf("\n")
+		a.table([]string{"above 80 % of the share", "share", "spent", "reserved", "spendable", "unit"}, rows)
+	}
+}
+
+func nodeProblems(s regional.NodeStatus) []coordinator.StatusProblem {
+	list := []coordinator.StatusProblem{}
+	add := func(severity, what, next string) {
+		list = append(list, coordinator.StatusProblem{Severity: severity, What: what, Next: next})
+	}
+	if s.Stopped != "" {
+		add(coordinator.SeverityCritical, strings.TrimSpace(fmt.Sprintf("the region admits nothing: %s %s", s.Stopped, s.StoppedDetail)), "look at the node's log and at the coordinator: `tranche status`")
+	} else if !s.Ready {
+		add(coordinator.SeverityCritical, "the node is not ready: "+strings.Join(s.Reasons, "; "), "look at the region's Postgres and at the node's log")
+	}
+	if age := time.Duration(s.Sync.AgeSeconds * float64(time.Second)); age > staleSync {
+		add(coordinator.SeverityWarning, "the coordinator was last heard "+ago(age), "the region goes on alone from what it holds; look at the link and at the coordinator")
+	}
+	return list
+}

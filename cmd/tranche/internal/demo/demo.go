@@ -1,0 +1,136 @@
+// Package demo is the walk through what Tranche promises, on real processes: an etcd inside a coordinator, two regions
+// with a Postgres and two nodes each, gateways that keep their own record, and links that are cut.
+//
+//	gateways ──▶ us-east-1, us-east-2 ──▶ Postgres          each node, the coordinator: a process of its own
+//	                │ link (can be cut)
+//	                ▼
+//	             coordinator ──▶ etcd
+//	                ▲
+//	                │ link (can be cut)
+//	gateways ──▶ eu-west-1, eu-west-2 ──▶ Postgres
+//
+// Nothing is simulated but the partition, which is a proxy that breaks connections. Every step is checked; the first that
+// is not as promised ends the demo with an error. At the end nothing is left: no process, no folder.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// The two regions and what they get of each budget.
+const (
+	regionA = "us-east"
+	regionB = "eu-west"
+	limit   = 100
+	shareA  = 60
+	shareB  = 40
+)
+
+// The windows are short so that the walk is. Everything else is as in production.
+const (
+	windowSeconds  = 15              // of the budget of most steps
+	burstSeconds   = 5               // of the budget of the boundary
+	unreachable    = 2 * time.Second // the coordinator's --report-unreachable-after; by default 10 s
+	walkAtMost     = 5 * time.Minute // then something hangs
+	conditionWait  = 15 * time.Second
+	conditionEvery = 20 * time.Millisecond
+)
+
+// Options say how to walk.
+type Options struct {
+	Out, Err io.Writer
+	JSON     bool
+	Keep     bool
+	Version  string
+}
+
+// Run walks through all steps. It returns an error at the first that is not as promised.
+func Run(ctx context.Context, o Options) (err error) {
+	t := &teller{out: o.Out, err: o.Err, json: o.JSON, started: time.Now()}
+	walk, cancel := context.WithTimeoutCause(ctx, walkAtMost, errors.New("the demo took too long"))
+	defer cancel()
+	t.say("Tranche demo: a hard budget of %d requests for two regions, %s and %s.\n", limit, regionA, regionB)
+	t.say("Real: etcd, a coordinator, two Postgres, four nodes, each a process of its own; every request is an HTTP call.")
+	t.say("Simulated: only the partition (a proxy breaks the links). Windows are %d s and %d s so that you need not wait.\n", windowSeconds, burstSeconds)
+	w, err := start(walk, t)
+	defer func() {
+		if left := w.stop(); left != nil {
+			err = errors.Join(err, left)
+		}
+	}()
+	if err != nil {
+		return explain(walk, w, err)
+	}
+	totals, err := w.steps(walk)
+	if err != nil {
+		return explain(walk, w, err)
+	}
+	seconds := t.seconds()
+	if o.Keep {
+		w.keep(ctx)
+	}
+	if t.json {
+		t.object(fields{
+			"step": "done", "ok": true, "limit": totals.limit, "spent": totals.spent, "overspent": totals.overspent,
+			"counter_per_region": totals.naive, "seconds": seconds,
+		})
+		return nil
+	}
+	t.say("\nDone in %.1f s: %d steps as promised, %d permits spent of %d, overspent by %d.", seconds, t.number, totals.spent, totals.limit, totals.overspent)
+	return nil
+}
+
+// explain adds what a process that should run has said last.
+func explain(ctx context.Context, w *world, err error) error {
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
+		return fmt.Errorf("the demo was ended: %w", cause)
+	}
+	return errors.Join(err, w.failure())
+}
+
+// steps are the walk.
+func (w *world) steps(ctx context.Context) (totals, error) {
+	for _, group := range []func(context.Context) error{w.grant, w.spendAll, w.strand, w.boundary, w.crash} {
+		if err := group(ctx); err != nil {
+			return totals{}, err
+		}
+	}
+	return w.verify(ctx)
+}
+
+// until polls for a condition; what says what was awaited.
+func until(ctx context.Context, what string, holds func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, conditionWait)
+	defer cancel()
+	tick := time.NewTicker(conditionEvery)
+	defer tick.Stop()
+	var last error
+	for {
+		ok, err := holds()
+		if ok && err == nil {
+			return nil
+		}
+		last = err
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("wait until %s: %w", what, context.Cause(ctx)), last)
+		}
+	}
+}
+
+// untilTime waits for a moment of the clock.
+func untilTime(ctx context.Context, at time.Time) error {
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

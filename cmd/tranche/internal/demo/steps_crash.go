@@ -1,0 +1,155 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"tranche/allocation"
+	"tranche/cmd/tranche/internal/api"
+	"tranche/regional"
+)
+
+const (
+	waves     = 3
+	waveSize  = 100 // requests that are sent at the same moment
+	jobs      = waves * waveSize
+	killAt    = 10  // answers of the second wave: the others of their batch are charged then, and not yet answered
+	jobsLimit = 500 // of which 300 are the region's
+)
+
+// job is one request of the crash, as its gateway knows it.
+type job struct {
+	id       string
+	answered bool // before the crash
+	retried  bool
+	replayed bool // the retry found that it had been charged already
+}
+
+// crash kills a node in the middle of many requests; those without an answer are asked again, by the same ids, at the
+// region's other node.
+func (w *world) crash(ctx context.Context) error {
+	from := allocation.At(time.Now().Add(-time.Hour))
+	if _, err := w.declare(ctx, budgetJobs, jobsLimit, allocation.Window{Once: &allocation.Once{From: from}}, 3, 2); err != nil {
+		return err
+	}
+	r := w.regions[regionA]
+	g, err := w.gateway(edge1, r, budgetJobs)
+	if err != nil {
+		return err
+	}
+	list := make([]*job, jobs)
+	for i := range list {
+		list[i] = &job{id: newID()}
+	}
+	if err := w.sendAndKill(ctx, g, list); err != nil {
+		return err
+	}
+	retried, replayed, err := w.retry(ctx, g, list)
+	if err != nil {
+		return err
+	}
+	stored, err := w.jobsStored(ctx, r)
+	if err != nil {
+		return err
+	}
+	if stored != jobs {
+		return fmt.Errorf("%d different ids were admitted, and the database has charged %d", jobs, stored)
+	}
+	again, err := w.askAgain(ctx, g, list)
+	if err != nil {
+		return err
+	}
+	w.tell.step("crash", fields{"node": r.nodes[0].name, "ids": jobs, "retried": retried, "already_charged": replayed, "charged": stored, "replayed_in_the_end": again},
+		fmt.Sprintf("Node %s is killed (SIGKILL) with requests in mid-flight. %d of %d ids got no answer and are asked again at %s: "+
+			"%d of these had been charged before the kill and are not charged again. The gateway's own record: %d; the database: %d.",
+			r.nodes[0].name, retried, jobs, r.nodes[1].name, replayed, jobs, stored))
+	return nil
+}
+
+// sendAndKill sends the jobs to the first node in three waves, and kills it in the middle of the second.
+func (w *world) sendAndKill(ctx context.Context, g *gateway, list []*job) error {
+	for wave := range waves {
+		var answers atomic.Int64
+		var wait sync.WaitGroup
+		for _, j := range list[wave*waveSize : (wave+1)*waveSize] {
+			wait.Go(func() {
+				d, err := g.admitAt(ctx, 0, j.id)
+				if err != nil || !d.Admitted() {
+					return
+				}
+				j.answered = true
+				if answers.Add(1) == killAt && wave == 1 {
+					w.kill(g.region.nodes[0].child)
+				}
+			})
+		}
+		wait.Wait()
+		if got := answers.Load(); wave == 0 && got != waveSize || wave == 1 && got < killAt {
+			return fmt.Errorf("before it was killed the node answered %d of %d requests that fit the budget", got, waveSize)
+		}
+	}
+	return ctx.Err()
+}
+
+// retry asks the other node for every id without an answer, until there is one.
+func (w *world) retry(ctx context.Context, g *gateway, list []*job) (retried, replayed int, err error) {
+	for _, j := range list {
+		if j.answered {
+			continue
+		}
+		j.retried = true
+		retried++
+		err := until(ctx, "the other node tells the truth about "+j.id, func() (bool, error) {
+			d, err := g.admitAt(ctx, 1, j.id)
+			j.replayed = d.Replayed
+			return err == nil && d.Admitted(), err
+		})
+		if err != nil {
+			return 0, 0, err
+		}
+		if j.replayed {
+			replayed++
+		}
+	}
+	if retried == 0 {
+		return 0, 0, errors.New("the node answered everything before it was killed; nothing was in mid-flight")
+	}
+	return retried, replayed, nil
+}
+
+// askAgain asks for all ids once more: each must be known.
+func (w *world) askAgain(ctx context.Context, g *gateway, list []*job) (replayed int, err error) {
+	for _, j := range list {
+		d, err := g.admitAt(ctx, 1, j.id)
+		if err != nil {
+			return 0, err
+		}
+		if !d.Admitted() || !d.Replayed {
+			return 0, fmt.Errorf("id %s was admitted before, and now: %s, replayed %v", j.id, why(d), d.Replayed)
+		}
+		replayed++
+	}
+	return replayed, nil
+}
+
+// jobsStored is what the region's database has charged to the jobs' budget.
+func (w *world) jobsStored(ctx context.Context, r *region) (spent int64, err error) {
+	client, err := w.client(edge1, r.nodes[1])
+	if err != nil {
+		return 0, err
+	}
+	var account regional.Account
+	if _, err := client.Do(ctx, api.Call{Method: "GET", Path: "/v1/account"}, &account); err != nil {
+		return 0, err
+	}
+	for _, u := range account.Usage {
+		if u.Budget == budgetJobs {
+			spent += u.Spent
+		}
+	}
+	return spent, nil
+}
