@@ -126,7 +126,7 @@ func TestConfigurationIsPaged(t *testing.T) {
 	east.sync(r)
 	const many = allocation.MaxBudgetsPerAnswer + 20
 	for i := range many {
-		// A far window: no terms are opened, so that this is about budgets only.
+		// A window with one term only, so that this is about budgets more than about shares.
 		w.must(r, 201, "POST", "/v1/budgets", fmt.Sprintf(
 			`{"budget":"b%03d","unit":"requests","limit":1,"window":{"once":{"from":"2027-01-01T00:00:00Z"}},"match":{"n":"%d"},"allocation":{"policy":"home","region":"us-east"}}`, i, i))
 	}

@@ -45,6 +45,15 @@ func (s *Service) CloseTerms(ctx context.Context) (int, error) { return s.closeT
 // Sweep removes what is kept for a while only.
 func (s *Service) Sweep(ctx context.Context) error { return s.sweep(ctx) }
 
+// StatementValue is the document of a shard with these accounts.
+func StatementValue(shares []allocation.ShareStatement) []byte {
+	sh := &shard{incarnation: "x", number: 1, shares: map[allocation.ShareRef]allocation.ShareStatement{}}
+	for _, st := range shares {
+		sh.shares[allocation.ShareRef{Budget: st.Budget, Term: st.Term}] = st
+	}
+	return statementValue("us-east", 1, sh)
+}
+
 // Ledgers are all ledgers in the picture.
 func (s *Service) Ledgers() []allocation.Ledger {
 	s.state.mu.Lock()

@@ -31,6 +31,7 @@ type region struct {
 	told       map[allocation.ShareRef]telling // shares of the queue that were sent
 	closed     map[allocation.ShareRef]int     // closed terms that the owner may still have, and how often it was told
 	wake       chan struct{}                   // closed, and replaced, when there is something new to say
+	held       bool                            // somebody may wait for wake
 	writing    writing
 	skew       time.Duration // the region's clock less ours, when we last heard of a call
 	skewAt     time.Time     // by our clock; zero: we heard of none since we started
@@ -96,9 +97,12 @@ func (r *region) inContact(now time.Time, within time.Duration) bool {
 // measure compares the region's clock with ours.
 func (r *region) measure(theirs, ours time.Time) { r.skew, r.skewAt = theirs.Sub(ours), ours }
 
+// wakeUp answers the calls that are held.
 func (r *region) wakeUp() {
-	close(r.wake)
-	r.wake = make(chan struct{})
+	if r.held {
+		close(r.wake)
+		r.wake, r.held = make(chan struct{}), false
+	}
 }
 
 // want puts a share into the queue if the owner has yet to state its generation. A period that the owner has closed
@@ -181,6 +185,9 @@ func (s *state) enterStatement(e Event) error {
 			r.shards[d.value.Shard] = sh
 		}
 		sh.doc = d
+		if sh.incarnation != "" && r.doc != nil && r.doc.value.Incarnation != d.value.Incarnation {
+			return // a former incarnation's
+		}
 		// What another replica was told: the highest number wins whole.
 		if sh.incarnation == d.value.Incarnation && d.value.Number <= sh.number {
 			return

@@ -1,6 +1,8 @@
 package coordinator_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -99,6 +101,49 @@ func TestManyBudgets(t *testing.T) {
 	for ref, share := range east.shares {
 		if e, _ := share.EntryFor(ref.Term, allocation.General); e.Granted != 5 {
 			t.Fatalf("%v: %+v", ref, share)
+		}
+	}
+}
+
+// An etcd that lost our own last write is no ground to refuse a region on, or to grant from: regions go on alone.
+func TestSyncStopsWhenEtcdLostHistory(t *testing.T) {
+	w, east, _ := two(t, 1)
+	r := w.replicas[0]
+	marks, _, err := w.store.Range(t.Context(), coordinator.Root+"marks/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.store.Commit(t.Context(), coordinator.Txn{Puts: []coordinator.Item{{Key: marks[0].Key, Value: []byte(`{"format":1,"count":1,"value":"old"}`)}}}); err != nil {
+		t.Fatal(err)
+	}
+	w.must(r, 503, "PUT", "/v1/budgets/acme/requests", budgetJSON("acme/requests", "5"), "If-Match", `"1"`)
+	if a, err := r.Sync(t.Context(), east.call()); !errors.Is(err, coordinator.ErrHistoryLost) {
+		t.Errorf("%+v %v", a, err)
+	}
+	if status, _ := w.ask(r, "GET", "/readyz", nil); status != 503 {
+		t.Errorf("ready: %d", status)
+	}
+}
+
+// What is known of a shard is bounded in etcd: the oldest usage goes first, and then whole accounts, marked as such.
+func TestStatementsAreBounded(t *testing.T) {
+	var shares []allocation.ShareStatement
+	for term := range 1500 {
+		st := allocation.ShareStatement{Budget: "b", Term: allocation.Instant(60 * term), Generation: allocation.Generation{Number: 1, Stamp: "0123456789abcdef"}}
+		for range 3 {
+			st.Usage = append(st.Usage, allocation.UsageStatement{Period: st.Term, Class: allocation.General, Spent: 1})
+		}
+		shares = append(shares, st)
+	}
+	for n, trimmed := range map[int]bool{10: false, 300: true, 1500: true} {
+		value := coordinator.StatementValue(shares[:n])
+		var d coordinator.StatementDocument
+		if err := json.Unmarshal(value, &d); err != nil {
+			t.Fatal(err)
+		}
+		last := d.Shares[len(d.Shares)-1]
+		if len(value) > 64<<10 || d.Trimmed != trimmed || last.Term != shares[n-1].Term || n == 300 && (len(d.Shares) != n || len(last.Usage) != 3) {
+			t.Errorf("%d shares: %d bytes, %d shares, trimmed %v, last %+v", n, len(value), len(d.Shares), d.Trimmed, last)
 		}
 	}
 }

@@ -37,8 +37,12 @@ func (s *Service) Sync(ctx context.Context, call allocation.SyncCall) (allocatio
 	if err := checkCall(call); err != nil {
 		return allocation.SyncAnswer{}, err
 	}
+	if s.commits.Lost() {
+		// It is etcd that lost history: the regions are right, and go on alone from what they hold.
+		return allocation.SyncAnswer{}, ErrHistoryLost
+	}
 	verdict := s.hear(call, arrived)
-	if verdict.refusal != "" {
+	if verdict.refusal != "" || verdict.err != nil {
 		// This replica may not have heard yet what another one did.
 		if err := s.refresh(ctx); err != nil {
 			return allocation.SyncAnswer{}, err
@@ -204,6 +208,7 @@ func (s *Service) answer(call allocation.SyncCall, acks []allocation.ShardAck, e
 	}
 	a = s.baseAnswer(r)
 	a.Acknowledged, a.EndedAcknowledged = acks, ended
+	r.held = true
 	urgent = s.addShares(r, &a)
 	var more bool
 	a.Budgets, a.Config, more = s.state.configSince(call.Config)
