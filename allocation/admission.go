@@ -2,9 +2,6 @@ package allocation
 
 import (
 	"crypto/sha256"
-	"maps"
-	"slices"
-	"strings"
 )
 
 // Op is what a request asks of its admission id.
@@ -97,8 +94,11 @@ type Request struct {
 // PayloadHash tells whether a repeated admission id comes with the same request: the labels as sent, the operation, and
 // the units of the costs. The amounts do not count, since an estimate may change between two tries. 16 bytes.
 func (r Request) PayloadHash() string {
-	units := slices.Sorted(maps.Keys(r.Costs))
-	sum := sha256.Sum256([]byte(string(r.Op) + "\n" + strings.Join(units, ",") + "\n" + r.Labels.Canonical()))
+	units := make(Labels, len(r.Costs))
+	for unit := range r.Costs {
+		units[unit] = ""
+	}
+	sum := sha256.Sum256([]byte(string(r.Op) + "\n" + units.Canonical() + "\n" + r.Labels.Canonical()))
 	return string(sum[:16])
 }
 

@@ -222,9 +222,10 @@ func (l *Locked) judge(line Line) BudgetDecision {
 }
 
 // spentReason says why a share does not hold the cost: because this region's is spent, or provably the whole budget, or
-// all that is left is out of reach. What is elsewhere is evidence, so it never admits anything.
+// all that is left is out of reach. What is elsewhere is evidence, so it never admits anything. What is reserved may come
+// back at any moment, so nobody is told to wait for the period's end because of it.
 func (l *Locked) spentReason(u *Usage, line Line, limit int64) Reason {
-	if limit == 0 || line.Cost > limit-u.Spent-u.Reserved {
+	if limit == 0 || line.Cost > limit-u.Spent {
 		return CeilingReached
 	}
 	e, known := l.Elsewhere[line.UsageKey.Budget]
@@ -233,6 +234,8 @@ func (l *Locked) spentReason(u *Usage, line Line, limit int64) Reason {
 		return RegionShareSpent
 	case e.Stranded > 0:
 		return CapacityStranded
+	case u.Reserved > 0 || e.Reserved > 0:
+		return RegionShareSpent
 	}
 	return CeilingReached
 }

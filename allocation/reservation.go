@@ -104,11 +104,22 @@ func (a *Admission) trueCosts(r Request) (map[string]int64, string) {
 			return nil, line.Unit
 		}
 		if !ok {
-			n = line.Requested
+			n = a.estimate(line)
 		}
-		costs[line.Unit] = n
+		costs[line.Unit] = max(costs[line.Unit], n)
 	}
 	return costs, ""
+}
+
+// estimate is what a line stands for when its true cost is not told: what was told before, else what it holds.
+func (a *Admission) estimate(line AdmissionLine) int64 {
+	if n, told := a.Settled[line.Unit]; told {
+		return n
+	}
+	if n := line.Held + line.Spent; n > 0 {
+		return n
+	}
+	return line.Requested
 }
 
 // finalCosts are the costs that were told, or charged at once.
@@ -161,6 +172,12 @@ func (l *Locked) giveUp(a *Admission, s State) {
 // extend gives a reservation more time, up to its budgets' longest, and more units if all of them can be afforded. Costs
 // are the new totals, so that a repeated call changes nothing more.
 func (l *Locked) extend(r Request, a *Admission) Outcome {
+	if a != nil && a.State == StateReserved && a.ExpiresAt <= l.Now {
+		// Its time is over, though nobody has swept it yet: it cannot come back to life.
+		if o := l.lapse(r, a); o.Again {
+			return o
+		}
+	}
 	switch {
 	case a == nil:
 		return l.refused(r, AdmissionIDUnknown, "no admission of this id is known in this region, or its retention is over")

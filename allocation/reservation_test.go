@@ -394,3 +394,42 @@ func TestFreedAboveTargetGoesBack(t *testing.T) {
 		}
 	}
 }
+
+// Without this a reservation whose time is over could be brought back, beyond its longest lifetime, until somebody swept it.
+func TestExtendComesTooLate(t *testing.T) {
+	for onLapse, want := range map[string]Reason{OnLapseSpend: AdmissionIDSettled, OnLapseRelease: AdmissionIDReleased} {
+		b := testBudget("a", "requests", 1000)
+		b.OnLapse = onLapse
+		l := newOwner(granted{b, 1000})
+		l.ask(Reserve, "x", requests(10))
+		l.Now += 3600e6
+		if d := l.ask(Extend, "x", requests(20)); d.Reason != want {
+			t.Errorf("on_lapse %s: %s, want %s", onLapse, d.Reason, want)
+		}
+	}
+}
+
+// Without this a settle that leaves the requests out would charge the first estimate of a reservation that was extended.
+func TestSettleDefaultsToWhatIsHeld(t *testing.T) {
+	l := newOwner(granted{testBudget("a", "requests", 1000), 1000})
+	l.ask(Reserve, "x", requests(10))
+	l.ask(Extend, "x", requests(20))
+	for range 2 {
+		if d := l.ask(Settle, "x", nil); !d.Admitted() || l.account("a") != "20/0/0" {
+			t.Errorf("%s: %s", d.Reason, l.account("a"))
+		}
+	}
+}
+
+// Without this a caller would be told to wait for the period's end while a reservation may be released any moment.
+func TestReservedIsNotSpent(t *testing.T) {
+	l := newOwner(granted{testBudget("a", "requests", 10), 10})
+	l.ask(Reserve, "x", requests(10))
+	if d := l.ask(Spend, "y", requests(1)); d.Reason != RegionShareSpent {
+		t.Errorf("%s, want region_share_spent", d.Reason)
+	}
+	l.ask(Settle, "x", requests(10))
+	if d := l.ask(Spend, "y", requests(1)); d.Reason != CeilingReached {
+		t.Errorf("%s, want ceiling_reached", d.Reason)
+	}
+}

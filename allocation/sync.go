@@ -66,6 +66,13 @@ type SyncCall struct {
 	OpenReservations  int64       `json:"open_reservations"`
 	OldestReservation int64       `json:"oldest_reservation,omitempty"` // when it was made, Unix microseconds
 	WaitMillis        int64       `json:"wait_ms"`                      // how long the coordinator may hold the call while it has nothing to say
+	// Lost: the owner's database lost history and asks for a new incarnation. Incarnation is then the one that it had.
+	Lost bool `json:"lost,omitempty"`
+	// All: the owner holds no shares but those that were stated, with Held, in this call and in those before it under this
+	// History. It ends a freeze for this region.
+	All bool `json:"all,omitempty"`
+	// Regions are those that the coordinator ever named as registered: a freeze waits for all that anybody knows of.
+	Regions []string `json:"regions,omitempty"`
 }
 
 // ShareAck says which generation of a share the owner has stored.
@@ -91,6 +98,7 @@ type ShareStatement struct {
 	Generation Generation          `json:"generation"` // that the owner has stored
 	Returned   []ReturnedStatement `json:"returned,omitempty"`
 	Usage      []UsageStatement    `json:"usage,omitempty"` // of the periods that were used
+	Held       *Share              `json:"held,omitempty"`  // the share as stored, from the same snapshot; while Frozen asks for it
 }
 
 // ReturnedStatement says what the owner has returned of each period that starts in [From, Until): a run of periods, or
@@ -136,6 +144,9 @@ type SyncAnswer struct {
 	Elsewhere    []Elsewhere        `json:"elsewhere,omitempty"`
 	Draining     bool               `json:"draining,omitempty"`
 	More         bool               `json:"more,omitempty"` // there is more to say: call again at once
+	// Frozen asks for all shares that the owner holds, each with Held, under History: see Freeze.
+	Frozen  bool     `json:"frozen,omitempty"`
+	Regions []string `json:"regions,omitempty"` // all that are registered; the owner remembers them for SyncCall.Regions
 }
 
 // ShardAck says which statement of a shard the coordinator has; Whole asks for the whole shard.
@@ -188,5 +199,6 @@ type Elsewhere struct {
 	Period      Instant `json:"period"`
 	Unallocated int64   `json:"unallocated"`
 	Spendable   int64   `json:"spendable"` // held by regions in contact, as last stated
+	Reserved    int64   `json:"reserved"`  // by requests under way in those regions
 	Stranded    int64   `json:"stranded"`  // held by regions that cannot be asked
 }

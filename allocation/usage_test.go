@@ -73,7 +73,7 @@ func (m *decideModel) admit(t *rapid.T) {
 // judgeAll is the answer by the counters: that of the first budget that does not admit.
 func (m *decideModel) judgeAll(plan Plan) Reason {
 	for _, p := range plan.Lines {
-		spent, held, _ := m.used(p.UsageKey)
+		spent, _, _ := m.used(p.UsageKey)
 		limit := m.Catalogue.limit(p.UsageKey.Budget)
 		switch {
 		case m.Usage[p.UsageKey].Sealed:
@@ -82,7 +82,7 @@ func (m *decideModel) judgeAll(plan Plan) Reason {
 			return ClockBehind
 		case limit > 0 && p.Cost > limit:
 			return CostExceedsLimit
-		case limit == 0 || p.Cost > m.free(p.UsageKey) && spent+held+p.Cost > limit:
+		case limit == 0 || p.Cost > m.free(p.UsageKey) && spent+p.Cost > limit:
 			return CeilingReached
 		case p.Cost > m.free(p.UsageKey):
 			return RegionShareSpent
@@ -105,9 +105,15 @@ func (m *decideModel) settle(t *rapid.T) {
 			m.do(t, r, CostUnknown)
 			return
 		}
-		if costs[l.Unit] = n; !told {
-			costs[l.Unit] = l.Requested
+		if !told { // what the id stands for
+			if n = l.Held + l.Spent; n == 0 {
+				n = l.Requested
+			}
+			if id.state == StateSettled {
+				n = id.settled[l.Unit]
+			}
 		}
+		costs[l.Unit] = max(costs[l.Unit], n)
 		charged[l.Unit] = l.Spent
 	}
 	if id.state == StateSettled {
@@ -164,8 +170,10 @@ func (m *decideModel) end(id *modelID, s State, by string) {
 	}
 }
 
-func (m *decideModel) lapse(t *rapid.T) {
-	r := drawRequest(t, Lapse)
+func (m *decideModel) lapse(t *rapid.T) { m.lapseOf(t, drawRequest(t, Lapse).Key) }
+
+func (m *decideModel) lapseOf(t *rapid.T, key IDKey) {
+	r := Request{Op: Lapse, Key: key}
 	m.do(t, r, Allow)
 	if id := m.ids[r.Key]; id != nil && id.state == StateReserved && id.expires <= m.Now {
 		m.end(id, StateLapsedReleased, "")
@@ -175,6 +183,9 @@ func (m *decideModel) lapse(t *rapid.T) {
 func (m *decideModel) extend(t *rapid.T) {
 	r := drawRequest(t, Extend)
 	id := m.ids[r.Key]
+	if id != nil && id.state == StateReserved && id.expires <= m.Now {
+		m.lapseOf(t, r.Key)
+	}
 	switch {
 	case id == nil:
 		m.do(t, r, AdmissionIDUnknown)
@@ -202,7 +213,7 @@ func (m *decideModel) extend(t *rapid.T) {
 }
 
 func (m *decideModel) refusesMore(l AdmissionLine, more int64) Reason {
-	spent, held, _ := m.used(l.UsageKey)
+	spent, _, _ := m.used(l.UsageKey)
 	limit := m.Catalogue.limit(l.UsageKey.Budget)
 	switch {
 	case m.Stopped != "":
@@ -211,7 +222,7 @@ func (m *decideModel) refusesMore(l AdmissionLine, more int64) Reason {
 		return Sealed
 	case m.over(l):
 		return ClockBehind
-	case limit == 0 || spent+held+more > limit:
+	case limit == 0 || spent+more > limit:
 		return CeilingReached
 	}
 	return RegionShareSpent

@@ -223,11 +223,12 @@ func (s *Service) elsewhere(call allocation.SyncCall) []allocation.Elsewhere {
 				}
 				seen[a.Holder] = true
 				st, _ := s.lastStatement(a.Holder, refOf(l.value))
-				left := l.value.RemainderAt(a.Holder, i, st, 0).Stranded
+				left := l.value.RemainderAt(a.Holder, i, st, 0)
 				if s.canBeAsked(a.Holder, at) {
-					e.Spendable += left
+					e.Spendable += left.Stranded
+					e.Reserved += left.Reserved
 				} else {
-					e.Stranded += left
+					e.Stranded += left.Stranded
 				}
 			}
 			out = append(out, e)
