@@ -61,12 +61,13 @@ type Contact struct {
 	Format            int                `json:"format"`
 	Region            string             `json:"region"`
 	Incarnation       string             `json:"incarnation"`
-	At                time.Time          `json:"at"`              // arrival of the latest call
-	SkewMicros        int64              `json:"skew_us"`         // the owner's database clock less the coordinator's, at arrival
-	ClosedBefore      allocation.Instant `json:"closed_before"`   // only rises
-	Config            int64              `json:"config"`          // that the owner had stored
-	Marks             []allocation.Mark  `json:"marks,omitempty"` // of the owner's writers, the newest of each
-	Ended             []string           `json:"ended,omitempty"` // writers that are forgotten; the latest maxEnded
+	At                time.Time          `json:"at"`               // arrival of the latest call
+	SkewMicros        int64              `json:"skew_us"`          // the owner's database clock less the coordinator's, at arrival
+	ClosedBefore      allocation.Instant `json:"closed_before"`    // only rises
+	Config            int64              `json:"config"`           // that the owner had stored
+	History           allocation.History `json:"history,omitzero"` // of etcd, that the owner had stored
+	Marks             []allocation.Mark  `json:"marks,omitempty"`  // of the owner's writers, the newest of each
+	Ended             []string           `json:"ended,omitempty"`  // writers that are forgotten; the latest maxEnded
 	Nodes             []NodeSeen         `json:"nodes,omitempty"`
 	Stopped           string             `json:"stopped,omitempty"`
 	OpenReservations  int64              `json:"open_reservations"`

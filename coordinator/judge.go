@@ -166,7 +166,7 @@ func contactOf(before Contact, call allocation.SyncCall, arrived time.Time) Cont
 	}
 	c := Contact{
 		Format: documentFormat, Region: call.Region, Incarnation: call.Incarnation, At: arrived.UTC(),
-		SkewMicros: call.Clock - arrived.UnixMicro(), ClosedBefore: call.ClosedBefore, Config: call.Config, Marks: call.Marks,
+		SkewMicros: call.Clock - arrived.UnixMicro(), ClosedBefore: call.ClosedBefore, Config: call.Config, History: call.History, Marks: call.Marks,
 		Stopped: call.Stopped, OpenReservations: call.OpenReservations, OldestReservation: call.OldestReservation,
 	}
 	c.Marks = mergeMarks(before.Marks, call.Marks, before.Ended)

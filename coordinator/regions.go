@@ -29,7 +29,8 @@ type RegionAnswer struct {
 	Nodes            []NodeSeen          `json:"nodes,omitempty"`
 	SkewMillis       int64               `json:"clock_skew_ms"` // its database's clock less ours
 	ClosedBefore     *allocation.Instant `json:"closed_before,omitempty"`
-	Config           int64               `json:"config"` // the configuration number that it has stored
+	Config           int64               `json:"config"`           // the configuration number that it has stored
+	History          allocation.History  `json:"history,omitzero"` // of etcd, that it has stored
 	Stopped          string              `json:"stopped,omitempty"`
 	OpenReservations int64               `json:"open_reservations"`
 	OldestReserved   *time.Time          `json:"oldest_reservation,omitempty"`
@@ -146,7 +147,7 @@ func (s *Service) answerRegion(r *region) RegionAnswer {
 	now, d, c := s.now(), r.doc.value, r.contact
 	a := RegionAnswer{
 		Region: r.name, Registered: d.Registered, Draining: d.Draining, Incarnation: d.Incarnation, Home: d.Home, Contradiction: d.Contradiction,
-		Nodes: c.Nodes, SkewMillis: c.SkewMicros / 1000, Config: c.Config, Stopped: c.Stopped, OpenReservations: c.OpenReservations,
+		Nodes: c.Nodes, SkewMillis: c.SkewMicros / 1000, Config: c.Config, History: c.History, Stopped: c.Stopped, OpenReservations: c.OpenReservations,
 		Waiting: r.queue.len(),
 	}
 	if !c.At.IsZero() {

@@ -27,25 +27,25 @@ const (
 
 // Status is one look that says whether all is well.
 type Status struct {
-	At           time.Time          `json:"at"`
-	Deployment   string             `json:"deployment"`
-	History      allocation.History `json:"history"`
-	Config       int64              `json:"config"`
-	Version      string             `json:"version,omitempty"`
-	Leading      bool               `json:"leading"`
-	Revision     int64              `json:"revision"`
-	EvidenceAge  int64              `json:"evidence_age_ms"`
-	Regions      []RegionAnswer     `json:"regions"`
-	Members      []Member           `json:"etcd_members"`
-	Budgets      int                `json:"budgets"`
-	Ledgers      int                `json:"ledgers"`
-	Behind       int                `json:"ledgers_behind"`
-	Conserved    bool               `json:"conserved"`
-	Stranded     map[string]int64   `json:"stranded"` // of the running periods, by unit
-	Above80      []BudgetUse        `json:"above_80_percent"`
-	Overcommited []BudgetUse        `json:"overcommitted"`
-	Oldest       *OldestReservation `json:"oldest_reservation,omitempty"`
-	Problems     []StatusProblem    `json:"problems"`
+	At            time.Time          `json:"at"`
+	Deployment    string             `json:"deployment"`
+	History       allocation.History `json:"history"`
+	Config        int64              `json:"config"`
+	Version       string             `json:"version,omitempty"`
+	Leading       bool               `json:"leading"`
+	Revision      int64              `json:"revision"`
+	EvidenceAge   int64              `json:"evidence_age_ms"`
+	Regions       []RegionAnswer     `json:"regions"`
+	Members       []Member           `json:"etcd_members"`
+	Budgets       int                `json:"budgets"`
+	Ledgers       int                `json:"ledgers"`
+	Behind        int                `json:"ledgers_behind"`
+	Conserved     bool               `json:"conserved"`
+	Stranded      map[string]int64   `json:"stranded"` // of the running periods, by unit
+	Above80       []BudgetUse        `json:"above_80_percent"`
+	Overcommitted []BudgetUse        `json:"overcommitted"`
+	Oldest        *OldestReservation `json:"oldest_reservation,omitempty"`
+	Problems      []StatusProblem    `json:"problems"`
 }
 
 // BudgetUse is how far a budget is used in its running period, as stated.
@@ -137,8 +137,8 @@ func (s *Service) fillStatus(st *Status, add addStatus) {
 	if st.Behind > 0 {
 		add(SeverityNote, "it goes on by itself", "%d ledgers have yet to follow their budget or the regions", st.Behind)
 	}
-	st.Above80, st.Overcommited = s.uses()
-	for _, u := range st.Overcommited {
+	st.Above80, st.Overcommitted = s.uses()
+	for _, u := range st.Overcommitted {
 		add(SeverityNote, "it falls as regions return permits, and ends with the period", "%s is overcommitted by %d: its limit was lowered below what is out", u.Budget, u.Overcommitted)
 	}
 	for _, r := range st.Regions {
