@@ -98,7 +98,12 @@ func (o *owner) exec(sql string, args ...any) {
 // number reads one number.
 func (o *owner) number(sql string, args ...any) (n int64) {
 	o.t.Helper()
-	if err := o.conn().QueryRow(o.t.Context(), sql, args...).Scan(&n); err != nil {
+	c, err := pgx.Connect(o.t.Context(), o.url)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	defer c.Close(context.WithoutCancel(o.t.Context()))
+	if err := c.QueryRow(o.t.Context(), sql, args...).Scan(&n); err != nil {
 		o.t.Fatalf("%s: %v", sql, err)
 	}
 	return n
@@ -249,4 +254,8 @@ func mustBe(t testing.TB, err, want error) {
 
 func sorted[K comparable, V any](m map[K]V, compare func(K, K) int) []K {
 	return slices.SortedFunc(maps.Keys(m), compare)
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
