@@ -138,16 +138,6 @@ func (r *region) forget(ref allocation.ShareRef) {
 	}
 }
 
-// statement is the last account of a share.
-func (r *region) statement(ref allocation.ShareRef) (allocation.ShareStatement, time.Time, bool) {
-	sh := r.shards[allocation.ShardOf(ref.Budget)]
-	if sh == nil {
-		return allocation.ShareStatement{}, time.Time{}, false
-	}
-	st, ok := sh.shares[ref]
-	return st, sh.at, ok
-}
-
 func (s *state) enterRegion(e Event) error {
 	r := s.region(keyName(e.Key))
 	before, _ := r.holder()

@@ -61,9 +61,6 @@ func TestReplicaStops(t *testing.T) {
 
 // Many budgets: opening them, bringing them on to a new region and paging them to it must not be quadratic.
 func TestManyBudgets(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes many budgets")
-	}
 	w := newWorld(t, 1)
 	r := w.replicas[0]
 	east := w.addRegion("us-east")
