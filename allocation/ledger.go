@@ -171,11 +171,6 @@ func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generat
 	return l, nil
 }
 
-// elsewhere says whether the policy puts all of the budget in another region than r.
-func (l Ledger) elsewhere(r string) bool {
-	return l.Policy.Policy == PolicyHome && l.Policy.Region != "" && l.Policy.Region != r
-}
-
 // split is the policy's share of each region, by the policy and the regions that this term names.
 func (l Ledger) split(b Budget, m Members) map[string]int64 {
 	b.Allocation = l.Policy
