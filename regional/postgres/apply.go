@@ -30,6 +30,10 @@ func (s *Store) Apply(ctx context.Context, rw regional.Writer, answer allocation
 		}
 		b := &pgx.Batch{}
 		if answer.Refusal != "" {
+			overtaken, err := a.holdsAll(ctx, answer.Contradicted)
+			if err != nil || overtaken {
+				return nil, err
+			}
 			b.Queue(stopOwner, answer.Refusal, answer.Detail)
 			return b, nil
 		}
@@ -97,6 +101,37 @@ func (a *application) judge(ctx context.Context) (ignored bool, err error) {
 		return false, fmt.Errorf("the incarnation was given to the database %+v, this is %+v: %w", a.writer.home, home, allocation.ErrContradicted)
 	}
 	return false, nil
+}
+
+// holdsAll says whether a refusal rests on marks only, and the database still holds every one of them: the call was
+// overtaken by a later one of another node, which told the coordinator newer marks. Nothing is lost then.
+func (a *application) holdsAll(ctx context.Context, marks []allocation.Mark) (bool, error) {
+	if len(marks) == 0 {
+		return false, nil
+	}
+	writers := make([]string, len(marks))
+	for i, m := range marks {
+		writers[i] = m.Writer
+	}
+	now := map[string]allocation.Mark{}
+	q := &pgx.Batch{}
+	q.Queue(selectMarksOf, writers).Query(func(rows pgx.Rows) error {
+		var m allocation.Mark
+		_, err := pgx.ForEachRow(rows, []any{&m.Writer, &m.Count, &m.Value}, func() error {
+			now[m.Writer] = m
+			return nil
+		})
+		return err
+	})
+	if err := a.t.run(ctx, q); err != nil {
+		return false, fmt.Errorf("read the marks that are in doubt: %w", err)
+	}
+	for _, m := range marks {
+		if !m.Holds(now[m.Writer]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // lockOwner locks the owner's row, after shares and usage. What the answer was judged by must still hold.

@@ -139,6 +139,8 @@ where s.shard = t.shard and t.shard = any($1::smallint[]) and t.number < s.acked
 	deleteWriters = `
 delete from tranche.writers where writer = any($1::text[]) and ended is not null`
 
+	selectMarksOf = `select writer, count, value from tranche.writers where writer = any ($1::text[])`
+
 	stopOwner = `
 update tranche.owner set stopped = $1, detail = $2 where id = 1 and stopped = ''`
 )
