@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -120,10 +119,4 @@ func (a *App) showDecision(d api.Decision) error {
 		a.table([]string{"budget", "", "requested", "charged", "left here", "share", "limit", "unit", "period"}, rows)
 	}
 	return refused
-}
-
-// answered says whether an error is an answer of a service, of a status.
-func answered(err error, status int) bool {
-	e, ok := errors.AsType[*api.Error](err)
-	return ok && e.Status == status
 }

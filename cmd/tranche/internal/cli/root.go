@@ -68,6 +68,7 @@ func noSuchCommand(c *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := ""
+	c.SuggestionsMinimumDistance = 2
 	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
 		hint = fmt.Sprintf("; did you mean %q?", near[0])
 	}

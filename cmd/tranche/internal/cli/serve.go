@@ -106,9 +106,9 @@ func trust(file string) (*tls.Config, error) {
 
 // etcdOptions are the flags of the connection to etcd.
 type etcdOptions struct {
-	endpoints                    []string
-	ca, cert, key                string
-	user, passwordFile, password string
+	endpoints          []string
+	ca, cert, key      string
+	user, passwordFile string
 }
 
 func (o *etcdOptions) flags(f *pflag.FlagSet) {

@@ -19,6 +19,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"tranche/cmd/tranche/internal/stage"
 )
 
 // The two regions and what they get of each budget.
@@ -32,12 +34,11 @@ const (
 
 // The windows are short so that the walk is. Everything else is as in production.
 const (
-	windowSeconds  = 15              // of the budget of most steps
-	burstSeconds   = 5               // of the budget of the boundary
-	unreachable    = 2 * time.Second // the coordinator's --report-unreachable-after; by default 10 s
-	walkAtMost     = 5 * time.Minute // then something hangs
-	conditionWait  = 15 * time.Second
-	conditionEvery = 20 * time.Millisecond
+	windowSeconds = 15              // of the budget of most steps
+	burstSeconds  = 5               // of the budget of the boundary
+	unreachable   = 2 * time.Second // the coordinator's --report-unreachable-after; by default 10 s
+	walkAtMost    = 5 * time.Minute // then something hangs
+	conditionWait = 15 * time.Second
 )
 
 // Options say how to walk.
@@ -58,7 +59,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	t.say("Simulated: only the partition (a proxy breaks the links). Windows are %d s and %d s so that you need not wait.\n", windowSeconds, burstSeconds)
 	w, err := start(walk, t)
 	defer func() {
-		if left := w.stop(); left != nil {
+		if left := w.Stop(); left != nil {
 			err = errors.Join(err, left)
 		}
 	}()
@@ -74,9 +75,8 @@ func Run(ctx context.Context, o Options) (err error) {
 		w.keep(ctx)
 	}
 	if t.json {
-		t.object(fields{
-			"step": "done", "ok": true, "limit": totals.limit, "spent": totals.spent, "overspent": totals.overspent,
-			"counter_per_region": totals.naive, "seconds": seconds,
+		t.object("done", verdict{
+			Limit: totals.limit, Spent: totals.spent, Overspent: totals.overspent, CounterPerRegion: totals.naive, Steps: t.number, Seconds: seconds,
 		})
 		return nil
 	}
@@ -84,12 +84,22 @@ func Run(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
+// verdict is the last line for programs.
+type verdict struct {
+	Limit            int64   `json:"limit"`
+	Spent            int64   `json:"spent"`
+	Overspent        int64   `json:"overspent"`
+	CounterPerRegion int64   `json:"counter_per_region"` // what the same requests would have cost with one
+	Steps            int     `json:"steps"`
+	Seconds          float64 `json:"seconds"`
+}
+
 // explain adds what a process that should run has said last.
 func explain(ctx context.Context, w *world, err error) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
 		return fmt.Errorf("the demo was ended: %w", cause)
 	}
-	return errors.Join(err, w.failure())
+	return errors.Join(err, w.Failure())
 }
 
 // steps are the walk.
@@ -104,23 +114,7 @@ func (w *world) steps(ctx context.Context) (totals, error) {
 
 // until polls for a condition; what says what was awaited.
 func until(ctx context.Context, what string, holds func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, conditionWait)
-	defer cancel()
-	tick := time.NewTicker(conditionEvery)
-	defer tick.Stop()
-	var last error
-	for {
-		ok, err := holds()
-		if ok && err == nil {
-			return nil
-		}
-		last = err
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("wait until %s: %w", what, context.Cause(ctx)), last)
-		}
-	}
+	return stage.Until(ctx, conditionWait, what, holds)
 }
 
 // untilTime waits for a moment of the clock.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"tranche/cmd/tranche/internal/api"
+	"tranche/cmd/tranche/internal/stage"
 )
 
 // abreast is how many requests a gateway has under way at once.
@@ -18,7 +19,7 @@ const abreast = 10
 type gateway struct {
 	w      *world
 	name   string
-	region *region
+	region *stage.Region
 	labels map[string]string
 	ask    []*api.Client // one for each node
 	turn   atomic.Int64
@@ -26,10 +27,10 @@ type gateway struct {
 
 var serial atomic.Int64 // of admission ids
 
-func (w *world) gateway(name string, r *region, tenant string) (*gateway, error) {
+func (w *world) gateway(name string, r *stage.Region, tenant string) (*gateway, error) {
 	g := &gateway{w: w, name: name, region: r, labels: map[string]string{"tenant": tenant}}
-	for _, n := range r.nodes {
-		client, err := w.client(name, n)
+	for _, n := range r.Nodes {
+		client, err := w.Gateway(name, n)
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +53,7 @@ func (g *gateway) admitAt(ctx context.Context, node int, id string) (api.Decisio
 		return d, err
 	}
 	if !d.Unknown() {
-		g.w.record.note(g.region.name, id, d)
+		g.w.record.note(g.region.Name, id, d)
 	}
 	return d, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tranche/allocation"
+	"tranche/cmd/tranche/internal/stage"
 )
 
 // beforeBoundary is when the first hundred are sent.
@@ -19,7 +20,7 @@ func (w *world) boundary(ctx context.Context) error {
 	}
 	var both []*gateway
 	for _, name := range []string{regionA, regionB} {
-		g, err := w.gateway(edge1, w.regions[name], budgetBursts)
+		g, err := w.gateway(edge1, w.Regions[name], budgetBursts)
 		if err != nil {
 			return err
 		}
@@ -72,8 +73,8 @@ func (w *world) hundred(ctx context.Context, both []*gateway, period string) err
 			if err != nil {
 				return err
 			}
-			return expect(g.region.name+" at the boundary", t, period, n, 0)
+			return expect(g.region.Name+" at the boundary", t, period, n, 0)
 		})
 	}
-	return together(ctx, parts...)
+	return stage.Together(ctx, parts...)
 }

@@ -10,6 +10,7 @@ import (
 
 	"tranche/allocation"
 	"tranche/cmd/tranche/internal/api"
+	"tranche/cmd/tranche/internal/stage"
 	"tranche/regional"
 )
 
@@ -17,7 +18,7 @@ const (
 	waves     = 3
 	waveSize  = 100 // requests that are sent at the same moment
 	jobs      = waves * waveSize
-	killAt    = 10  // answers of the second wave: the others of their batch are charged then, and not yet answered
+	killAt    = 2   // answers of the second wave: others are in the database then, and not yet answered
 	jobsLimit = 500 // of which 300 are the region's
 )
 
@@ -36,7 +37,7 @@ func (w *world) crash(ctx context.Context) error {
 	if _, err := w.declare(ctx, budgetJobs, jobsLimit, allocation.Window{Once: &allocation.Once{From: from}}, 3, 2); err != nil {
 		return err
 	}
-	r := w.regions[regionA]
+	r := w.Regions[regionA]
 	g, err := w.gateway(edge1, r, budgetJobs)
 	if err != nil {
 		return err
@@ -63,10 +64,10 @@ func (w *world) crash(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.tell.step("crash", fields{"node": r.nodes[0].name, "ids": jobs, "retried": retried, "already_charged": replayed, "charged": stored, "replayed_in_the_end": again},
+	w.tell.step("crash", fields{"node": r.Nodes[0].Name, "ids": jobs, "retried": retried, "already_charged": replayed, "charged": stored, "replayed_in_the_end": again},
 		fmt.Sprintf("Node %s is killed (SIGKILL) with requests in mid-flight. %d of %d ids got no answer and are asked again at %s: "+
 			"%d of these had been charged before the kill and are not charged again. The gateway's own record: %d; the database: %d.",
-			r.nodes[0].name, retried, jobs, r.nodes[1].name, replayed, jobs, stored))
+			r.Nodes[0].Name, retried, jobs, r.Nodes[1].Name, replayed, jobs, stored))
 	return nil
 }
 
@@ -83,7 +84,7 @@ func (w *world) sendAndKill(ctx context.Context, g *gateway, list []*job) error 
 				}
 				j.answered = true
 				if answers.Add(1) == killAt && wave == 1 {
-					w.kill(g.region.nodes[0].child)
+					g.region.Nodes[0].Kill()
 				}
 			})
 		}
@@ -137,8 +138,8 @@ func (w *world) askAgain(ctx context.Context, g *gateway, list []*job) (replayed
 }
 
 // jobsStored is what the region's database has charged to the jobs' budget.
-func (w *world) jobsStored(ctx context.Context, r *region) (spent int64, err error) {
-	client, err := w.client(edge1, r.nodes[1])
+func (w *world) jobsStored(ctx context.Context, r *stage.Region) (spent int64, err error) {
+	client, err := w.Gateway(edge1, r.Nodes[1])
 	if err != nil {
 		return 0, err
 	}

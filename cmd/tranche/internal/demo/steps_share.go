@@ -40,7 +40,7 @@ func (w *world) declare(ctx context.Context, name string, units int64, window al
 		if answer.Permits[region] != want {
 			return answer, fmt.Errorf("%s gets %d permits of %s, not %d", region, answer.Permits[region], name, want)
 		}
-		g, err := w.gateway(edge1, w.regions[region], name)
+		g, err := w.gateway(edge1, w.Regions[region], name)
 		if err != nil {
 			return answer, err
 		}
@@ -112,15 +112,15 @@ func expect(what string, t tally, period string, admitted, refused int) error {
 
 // spendAll spends the whole budget, races for the last permit, cuts the links, and asks once more.
 func (w *world) spendAll(ctx context.Context) error {
-	a1, err := w.gateway(edge1, w.regions[regionA], budgetRequests)
+	a1, err := w.gateway(edge1, w.Regions[regionA], budgetRequests)
 	if err != nil {
 		return err
 	}
-	a2, err := w.gateway(edge2, w.regions[regionA], budgetRequests)
+	a2, err := w.gateway(edge2, w.Regions[regionA], budgetRequests)
 	if err != nil {
 		return err
 	}
-	b, err := w.gateway(edge1, w.regions[regionB], budgetRequests)
+	b, err := w.gateway(edge1, w.Regions[regionB], budgetRequests)
 	if err != nil {
 		return err
 	}
@@ -201,10 +201,10 @@ func untilSaid(ctx context.Context, reason allocation.Reason, gateways ...*gatew
 
 // refusedInBoth cuts both links and asks for more in both regions: as much again as the whole budget.
 func (w *world) refusedInBoth(ctx context.Context, period string, a, b *gateway) error {
-	w.regions[regionA].link.Cut()
-	w.regions[regionB].link.Cut()
-	defer w.regions[regionA].link.Heal()
-	defer w.regions[regionB].link.Heal()
+	w.Regions[regionA].Cut()
+	w.Regions[regionB].Cut()
+	defer w.Regions[regionA].Heal()
+	defer w.Regions[regionB].Heal()
 	if err := w.untilContact(ctx, false, regionA, regionB); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"tranche/allocation"
 	"tranche/cmd/tranche/internal/api"
+	"tranche/cmd/tranche/internal/stage"
 	"tranche/coordinator"
 )
 
@@ -19,17 +20,17 @@ func (w *world) strand(ctx context.Context) error {
 	if err := w.untilContact(ctx, true, regionA, regionB); err != nil {
 		return err
 	}
-	a, err := w.gateway(edge1, w.regions[regionA], budgetRequests)
+	a, err := w.gateway(edge1, w.Regions[regionA], budgetRequests)
 	if err != nil {
 		return err
 	}
-	b, err := w.gateway(edge2, w.regions[regionB], budgetRequests)
+	b, err := w.gateway(edge2, w.Regions[regionB], budgetRequests)
 	if err != nil {
 		return err
 	}
 	w.tell.progress("the links are healed; waiting for the next period of %d s", windowSeconds)
 	return w.inPeriod(ctx, windowSeconds*time.Second, func(ctx context.Context, period string) error {
-		defer w.regions[regionA].link.Heal()
+		defer w.Regions[regionA].Heal()
 		if err := w.strandTen(ctx, period, a); err != nil {
 			return err
 		}
@@ -78,7 +79,7 @@ func (w *world) strandTen(ctx context.Context, period string, a *gateway) error 
 	if err := w.untilStated(ctx, period, regionA, spentBeforeCut); err != nil {
 		return err
 	}
-	w.regions[regionA].link.Cut()
+	w.Regions[regionA].Cut()
 	var line coordinator.StrandedLine
 	err = until(ctx, "the report shows what "+regionA+" holds", func() (bool, error) {
 		report, err := w.stranded(ctx)
@@ -111,7 +112,7 @@ func (w *world) strandTen(ctx context.Context, period string, a *gateway) error 
 }
 
 func (w *world) heal(ctx context.Context, period string) error {
-	w.regions[regionA].link.Heal()
+	w.Regions[regionA].Heal()
 	var report coordinator.StrandedReport
 	err := until(ctx, "the report is empty again", func() (ok bool, err error) {
 		report, err = w.stranded(ctx)
@@ -145,7 +146,7 @@ func (w *world) untilStated(ctx context.Context, period, region string, spent in
 		}
 		t := shares.Terms[0]
 		if now := t.Period.Start.String(); now != period && t.Period.Start > mustInstant(period) {
-			return false, errRolledFor(now)
+			return false, stage.Fatal{Err: errRolledFor(now)}
 		}
 		for _, r := range t.Regions {
 			if r.Region == region && r.Class == allocation.General {

@@ -17,14 +17,14 @@ type totals struct{ limit, spent, overspent, naive int64 }
 // verify reads etcd and both databases and judges the whole account, as `tranche verify` does.
 func (w *world) verify(ctx context.Context) (totals, error) {
 	nodes := map[string][]string{}
-	for name, r := range w.regions {
-		nodes[name] = []string{r.nodes[1].address}
+	for name, r := range w.Regions {
+		nodes[name] = []string{r.Nodes[1].Address}
 	}
 	var e books.Evidence
 	err := until(ctx, "the account stands still and adds up", func() (bool, error) {
 		r, err := books.Read(ctx, books.Sources{
 			Coordinator: w.admin, Nodes: nodes, Now: time.Now,
-			Node: func(address string) (*api.Client, error) { return api.New("node", address, w.gateways[edge2], "") },
+			Node: func(address string) (*api.Client, error) { return api.New("node", address, w.Gateways[edge2], "") },
 		})
 		if err != nil {
 			return false, err
@@ -78,20 +78,20 @@ func spentBy(l allocation.AccountLine, region string) (spent int64) {
 func (w *world) keep(ctx context.Context) {
 	var addresses []string
 	for _, name := range []string{regionA, regionB} {
-		for _, n := range w.regions[name].nodes {
-			if !w.killed[n.child] {
-				addresses = append(addresses, fmt.Sprintf("%s %s", n.name, n.address))
+		for _, n := range w.Regions[name].Nodes {
+			if n.Running() {
+				addresses = append(addresses, fmt.Sprintf("%s %s", n.Name, n.Address))
 			}
 		}
 	}
-	node := w.regions[regionB].nodes[0]
+	node := w.Regions[regionB].Nodes[0]
 	if w.tell.json {
-		w.tell.object(fields{"step": "keep", "coordinator": w.admin.Address(), "token": w.adminToken, "nodes": addresses, "node_token": w.gateways[edge1]})
+		w.tell.object("keep", fields{"coordinator": w.admin.Address(), "token": w.AdminToken, "nodes": addresses, "node_token": w.Gateways[edge1]})
 	}
 	w.tell.say("\nIt keeps running until Ctrl-C. The coordinator is at %s, the nodes are at\n  %s\n", w.admin.Address(), strings.Join(addresses, "\n  "))
 	w.tell.say("Ask for a permit:\n  curl -s -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -H 'Admission-Id: try-1' \\\n    -d '{\"labels\":{\"tenant\":\"%s\"}}' %s/v1/admit\n",
-		w.gateways[edge1], budgetRequests, node.address)
+		w.Gateways[edge1], budgetRequests, node.Address)
 	w.tell.say("Look around:\n  export TRANCHE_COORDINATOR=%s TRANCHE_TOKEN=%s\n  export TRANCHE_NODE=%s TRANCHE_NODE_TOKEN=%s\n  tranche status; tranche budgets shares %s; tranche verify",
-		w.admin.Address(), w.adminToken, node.address, w.gateways[edge1], budgetRequests)
+		w.admin.Address(), w.AdminToken, node.Address, w.Gateways[edge1], budgetRequests)
 	<-ctx.Done()
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"time"
 
@@ -44,11 +45,9 @@ const width = 96
 func (t *teller) step(name string, found fields, told string, lines ...string) {
 	t.number++
 	if t.json {
-		object := fields{"step": name, "ok": true, "number": t.number, "at_seconds": t.seconds()}
-		for k, v := range found {
-			object[k] = v
-		}
-		t.object(object)
+		object := fields{"ok": true, "number": t.number, "at_seconds": t.seconds()}
+		maps.Copy(object, found)
+		t.object(name, object)
 		return
 	}
 	for i, line := range append(strings.Split(text.WrapSoft(told, width-4), "\n"), lines...) {
@@ -60,12 +59,13 @@ func (t *teller) step(name string, found fields, told string, lines ...string) {
 	}
 }
 
-func (t *teller) object(v fields) {
-	line, err := json.Marshal(v)
+// object prints one line for programs, the step's name first.
+func (t *teller) object(name string, found any) {
+	line, err := json.Marshal(found)
 	if err != nil {
 		panic("a step's fields are plain: " + err.Error())
 	}
-	fmt.Fprintf(t.out, "%s\n", line)
+	fmt.Fprintf(t.out, "{\"step\":%q,%s\n", name, line[1:])
 }
 
 // seconds since the start, to a tenth.

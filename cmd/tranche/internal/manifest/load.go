@@ -80,7 +80,7 @@ func Load(in io.Reader, names ...string) ([]Budget, error) {
 		return nil, faults
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no budget is declared in %s; a file begins like\n\n  budget: acme/requests\n  unit: requests\n  limit: 100\n", strings.Join(names, ", "))
+		return nil, fmt.Errorf("no budget is declared in %s; `tranche budgets apply --help` shows what a file looks like", strings.Join(names, ", "))
 	}
 	return all, nil
 }

@@ -1,0 +1,199 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"tranche/cmd/tranche/internal/api"
+	"tranche/cmd/tranche/internal/process"
+	"tranche/cmd/tranche/internal/proxy"
+	"tranche/coordinator"
+	"tranche/coordinator/etcd/embedded"
+	"tranche/regional/postgres/cluster"
+)
+
+// freeAddress finds a port below the range that Linux gives to outgoing connections, so that no connection takes it while
+// its process is down.
+func freeAddress() (string, error) {
+	var last error
+	for range 100 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.N(17000)))
+		listener, err := net.Listen("tcp4", address)
+		if err != nil {
+			last = err
+			continue
+		}
+		return address, listener.Close()
+	}
+	return "", fmt.Errorf("find a free port: %w", last)
+}
+
+// Start starts the process, also again after a kill, and returns when it is ready.
+func (s *Server) Start(ctx context.Context) error {
+	c, err := process.Start(s.Name, s.log, s.env, s.args...)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.child = c
+	s.mu.Unlock()
+	return Until(ctx, readyPatience, s.Name+" is ready", func() (bool, error) {
+		if err := c.Failure(); err != nil {
+			return false, Fatal{err}
+		}
+		return s.ready(ctx) == nil, nil
+	})
+}
+
+// Kill ends the process as a crash would, and returns when it has ended.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	c := s.child
+	s.child = nil
+	s.mu.Unlock()
+	if c != nil {
+		c.Kill()
+	}
+}
+
+// Running says whether the process was started and not killed.
+func (s *Server) Running() bool { return s.life() != nil }
+
+func (s *Server) life() *process.Child {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.child
+}
+
+func (s *Server) stop() error {
+	c := s.life()
+	if c == nil {
+		return nil
+	}
+	return c.Stop(stopPatience)
+}
+
+// answers is a server's readiness: /readyz says so.
+func (s *Server) answers(ctx context.Context) error {
+	client, err := api.New("server", s.Address, "", "")
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	status, _, _, err := client.Send(ctx, api.Call{Method: http.MethodGet, Path: "/readyz"})
+	if err == nil && status != http.StatusOK {
+		err = errors.New("it is not ready")
+	}
+	return err
+}
+
+// startGlobal starts etcd and the coordinators.
+func (s *Stage) startGlobal(ctx context.Context) (err error) {
+	where := []string{"--dev", "--data-dir", filepath.Join(s.Dir, "coordinator")}
+	if s.options.EtcdMembers > 0 {
+		if s.Etcd, err = embedded.StartProcesses(ctx, s.options.EtcdMembers, member); err != nil {
+			return err
+		}
+		where = []string{"--etcd-endpoints", strings.Join(s.Etcd.Endpoints(), ",")}
+	}
+	for i := range s.options.Coordinators {
+		address, err := freeAddress()
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("coordinator-%d", i+1)
+		server := &Server{Name: name, Address: "http://" + address, log: filepath.Join(s.Dir, name+".log")}
+		server.args = append([]string{"coordinator", "--listen", address, "--log-level", "warn", "--report-unreachable-after", s.options.Unreachable.String(), "--admin-token-file", s.adminFile()}, where...)
+		server.ready = func(ctx context.Context) error {
+			text, err := os.ReadFile(s.adminFile())
+			if s.AdminToken = strings.TrimSpace(string(text)); err != nil || s.AdminToken == "" {
+				return errors.Join(err, errors.New("there is no admin token yet"))
+			}
+			return server.answers(ctx)
+		}
+		s.Coordinators = append(s.Coordinators, server)
+		if err := server.Start(ctx); err != nil { // one after the other: the first makes the deployment
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Stage) adminFile() string { return filepath.Join(s.Dir, "admin.token") }
+
+func (s *Stage) startPostgres(ctx context.Context, r *Region) (err error) {
+	if r.Postgres, err = cluster.Start(ctx, cluster.Options{Dir: filepath.Join(s.Dir, r.Name)}); err != nil {
+		return err
+	}
+	r.Database, err = r.Postgres.CreateDatabase(ctx, "tranche")
+	return err
+}
+
+// startRegion registers a region, and starts its links and its nodes.
+func (s *Stage) startRegion(ctx context.Context, r *Region) error {
+	admin, err := s.Admin(0)
+	if err != nil {
+		return err
+	}
+	var answer coordinator.RegionAnswer
+	call := api.Call{Method: http.MethodPost, Path: "/v1/regions", Body: map[string]string{"region": r.Name}}
+	if _, err := admin.Do(ctx, call, &answer); err != nil {
+		return fmt.Errorf("register region %s: %w", r.Name, err)
+	}
+	r.token = filepath.Join(s.Dir, r.Name+".token")
+	if err := os.WriteFile(r.token, []byte(answer.Token+"\n"), 0o600); err != nil {
+		return err
+	}
+	var tokens strings.Builder
+	for name, token := range s.Gateways {
+		fmt.Fprintf(&tokens, "%s %s\n", name, token)
+	}
+	if err := os.WriteFile(filepath.Join(s.Dir, r.Name+".gateways"), []byte(tokens.String()), 0o600); err != nil {
+		return err
+	}
+	for _, c := range s.Coordinators {
+		link, err := proxy.Listen(strings.TrimPrefix(c.Address, "http://"))
+		if err != nil {
+			return err
+		}
+		r.Links = append(r.Links, link)
+	}
+	var parts []func(context.Context) error
+	for i := range s.options.NodesEach {
+		n, err := s.node(r, i+1)
+		if err != nil {
+			return err
+		}
+		r.Nodes = append(r.Nodes, n)
+		parts = append(parts, n.Start)
+	}
+	return Together(ctx, parts...)
+}
+
+// node is a node that is not started yet.
+func (s *Stage) node(r *Region, number int) (*Server, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	var coordinators []string
+	for _, l := range r.Links {
+		coordinators = append(coordinators, "http://"+l.Addr())
+	}
+	n := &Server{Name: fmt.Sprintf("%s-%d", r.Name, number), Address: "http://" + address, env: []string{"TRANCHE_POSTGRES_URL=" + r.Database}}
+	n.log = filepath.Join(s.Dir, n.Name+".log")
+	n.args = []string{
+		"node", "--name", n.Name, "--region-token-file", r.token, "--coordinator", strings.Join(coordinators, ","), "--listen", address,
+		"--gateway-token-file", filepath.Join(s.Dir, r.Name+".gateways"), "--sync-every", "250ms", "--log-level", "warn",
+	}
+	n.ready = n.answers
+	return n, nil
+}
