@@ -5,12 +5,14 @@ type Config struct {
 	Name  string
 	Limit int64
 
-	Moves         int  // manual rebalances of one permit, either way
+	Moves         int  // changes of who gets how much: rebalances of one permit, or new weights in a Demand world
+	Demand        bool // nothing is granted at first; each move gives all that is unallocated to one region, or to both
 	Writes        int  // transactions of one database, as its writer counts them
 	OwnerRestores int  // a's database goes back to a backup
 	EtcdRestores  int  // etcd goes back to a snapshot
 	Cold          bool // no coordinator's memory outlives a restore of etcd
 	Forgetful     bool // a's node forgets its mark when its database is restored, whatever the coordinator was told of it
+	Told          bool // a's database goes back only when the coordinator was told all that was written
 	Restarts      int  // a's node starts anew, without memory, once all it wrote was stated
 	Late          bool // one request or answer of each database may be held back and come later, whatever happened meanwhile
 	Ahead         bool // a second term is opened

@@ -313,7 +313,7 @@ func (m *machine) bringOn(w *world) {
 			continue
 		}
 		w.etcd.ledgers[t] = remember(m, [4]any{"follow", l, text(members), w.etcd.line}, func() *allocation.Ledger {
-			next, err := l.Follow(m.budget, 1, 0, members, m.generation(*l, w.etcd.line))
+			next, err := l.Follow(m.weighed(l.Policy), 1, 0, members, m.generation(*l, w.etcd.line))
 			if err != nil {
 				panic(err)
 			}

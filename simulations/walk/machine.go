@@ -43,11 +43,15 @@ func (p pool[T]) keep(v T) *T {
 
 func newMachine(c Config) *machine {
 	limit := c.Limit
+	weights := map[string]int64{"a": 1, "b": 1}
+	if c.Demand {
+		weights = map[string]int64{"nobody": 1}
+	}
 	return &machine{
 		Config: c, memo: map[any]any{},
 		budget: allocation.Budget{
 			Name: budgetName, Unit: "requests", Limit: &limit, Window: allocation.Window{Every: allocation.Minute},
-			Allocation: allocation.Policy{Policy: allocation.PolicyFixed, Weights: map[string]int64{"a": 1, "b": 1}},
+			Allocation: allocation.Policy{Policy: allocation.PolicyFixed, Weights: weights},
 		},
 		ledgers: pool[allocation.Ledger]{}, shares: pool[allocation.Share]{}, usage: pool[allocation.Usage]{},
 		statements: pool[allocation.ShareStatement]{}, grants: pool[allocation.ShareGrant]{},
@@ -148,6 +152,13 @@ func (m *machine) announced(w *world, r int) bool {
 		}
 	}
 	return true
+}
+
+// weighed is the budget with other weights.
+func (m *machine) weighed(p allocation.Policy) allocation.Budget {
+	b := m.budget
+	b.Allocation = p
+	return b
 }
 
 func (m *machine) openTerm(w *world, t int) bool {

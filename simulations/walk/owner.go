@@ -116,11 +116,14 @@ func (m *machine) decideOn(share *allocation.Share, row *allocation.Usage, t int
 }
 
 // call is what a node says of its database, from one snapshot of it.
-func (m *machine) call(w *world, d int, held bool) message {
+func (m *machine) call(w *world, d int) message {
 	db, n := &w.dbs[d], &w.nodes[d]
 	c := message{
-		kind: request, writer: n.writer, own: n.left, history: db.history, incarnation: db.incarnation, home: db.home,
+		kind: request, writer: n.writer, history: db.history, incarnation: db.incarnation, home: db.home,
 		lost: n.lost, marks: db.marks, known: db.known,
+	}
+	if db.holds(n.left) {
+		c.own = n.left
 	}
 	if n.lost {
 		return c // what a database says that lost its history counts for nothing
@@ -178,18 +181,21 @@ func (m *machine) hear(w *world, d int, a message) bool {
 	case n.lost:
 		return true
 	}
-	if !m.write(w, d, d) {
-		return true
+	next := *db
+	next.known |= a.known
+	m.apply(&next, a)
+	if next != *db { // what says nothing new is no transaction
+		if !m.write(w, d, d) {
+			return true
+		}
+		next.marks = db.marks
+		*db = next
 	}
-	db.known |= a.known
-	m.apply(db, a)
 	said := allocation.SyncAnswer{History: a.history.real(), Incarnation: incarnation(regionOf(d), a.incarnation), Frozen: a.frozen}
 	asked := allocation.SyncCall{
 		History: a.asked.real(), Incarnation: incarnation(regionOf(d), a.askedFor), Marks: []allocation.Mark{a.own.real()},
 	}
-	if a.writer == n.writer && said.Vouches(asked, allocation.Mark{Writer: fmt.Sprint("w", n.writer), Count: 1, Value: a.own.real().Value}) {
-		n.vouched = true
-	}
+	n.vouched = n.vouched || said.Vouches(asked, mark{writer: n.writer, count: 1, line: a.own.line}.real())
 	return true
 }
 
@@ -249,7 +255,7 @@ func (m *machine) startOver(w *world, d int, inc uint8) {
 		for t := range terms {
 			db.shares[t], db.open[t] = nil, 0
 			if u := db.usage[t]; u != nil {
-				db.usage[t] = nil // StartOver leaves a row of nothing, which is made anew with the first grant
+				db.usage[t] = m.usage.keep(u.StartOver())
 			}
 		}
 	}

@@ -18,6 +18,7 @@ const (
 	FormerIgnored        Rule = "a former incarnation changes nothing"         // off: its statements count for it
 	HomeRecorded         Rule = "one home"                                     // off: a second database may act as the incarnation
 	NodesAreVouchedFor   Rule = "a node without memory waits"                  // off: it admits at once
+	BrokenConnections    Rule = "a node waits after its connection broke"      // off: its own mark is enough
 	ColdIsFrozen         Rule = "a coordinator without memory waits"           // off: it trusts etcd
 	ColdBeginsHistory    Rule = "a cold start begins a new history"            // off: it waits for all regions under the old one
 	SameHistoryCounts    Rule = "statements count under their history only"    // off: one of another history reconciles
@@ -46,7 +47,7 @@ const (
 func Rules() []Rule {
 	return []Rule{
 		NodeChecksMark, CoordinatorChecks, StatedMarks, NewIncarnation, HoldsNothing, NoSpeakingFor, FormerIgnored, HomeRecorded,
-		NodesAreVouchedFor, ColdIsFrozen, ColdBeginsHistory, SameHistoryCounts, OwnerHeedsHistory, NoGrantWhileFrozen,
+		NodesAreVouchedFor, BrokenConnections, ColdIsFrozen, ColdBeginsHistory, SameHistoryCounts, OwnerHeedsHistory, NoGrantWhileFrozen,
 		NoOpenWhileFrozen, AllTermsFrozen, AllRegionsState, StampsCompared, LedgersStamp, ReconcileByMaximum, ReturnsAreDurable,
 		NoRegrantOnAbsence, NoTaking, GenerationsRise, StatementsOnlyRaise, SealLocksShares, SealFromHome, SealShowsMarks,
 		SealLeavesReserved, SealedTakesNoGrant, AnnouncedBeforeGrant,

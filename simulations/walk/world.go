@@ -100,9 +100,10 @@ type database struct {
 type node struct {
 	on      bool
 	writer  uint8
-	left    mark // its memory
-	vouched bool // else it is starting
-	lost    bool // it knows that its database lost history
+	left    mark          // its memory
+	vouched bool          // else it is starting
+	seen    [writers]mark // what the database showed when it connected, while it is starting
+	lost    bool          // it knows that its database lost history
 }
 
 // message is a call or an answer on its way; kind says which.
@@ -164,7 +165,7 @@ type world struct {
 
 	// What was used of the bounds.
 	moves, ownerRestores, etcdRestores, restarts, opens, reservations uint8
-	lines, etcdLines, histories, writersMade                         uint8
-	incarnations                                                     [regions]uint8
-	absent, sealed, copies, registered, failedOver                   bool
+	lines, etcdLines, histories, writersMade                          uint8
+	incarnations                                                      [regions]uint8
+	absent, sealed, copies, registered, failedOver                    bool
 }
