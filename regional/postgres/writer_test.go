@@ -111,7 +111,7 @@ func TestResolveTellsTheTruth(t *testing.T) {
 			mustBe(t, b.Commit(t.Context(), writes), regional.ErrUnknownOutcome)
 			_, err = o.begin(far, w, nil, o.key("a", 10))
 			mustBe(t, err, regional.ErrUnknownOutcome) // not before it is resolved
-			if name == "the answer is lost" { // or Resolve may be faster than the commit, and fence it off
+			if name == "the answer is lost" {          // or Resolve may be faster than the commit, and fence it off
 				waitFor(t, "the commit", func() bool { return o.idCount("lost") == 1 })
 			}
 			committed, err := w.Resolve(t.Context())

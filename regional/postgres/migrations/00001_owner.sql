@@ -199,7 +199,7 @@ create table tranche.id_tables (
 create unique index id_tables_one_open on tranche.id_tables (state) where state = 'open';
 comment on column tranche.id_tables.serial is 'Rises with each opening and is never used again.';
 insert into tranche.id_tables (place, serial, state, opened_at, closed_at)
-select n, n, case when n = 0 then 'open' else 'empty' end, (extract(epoch from clock_timestamp()) * 1000000)::bigint, 0
+select n, -n, case when n = 0 then 'open' else 'empty' end, (extract(epoch from clock_timestamp()) * 1000000)::bigint, 0
 from generate_series(0, 3) as n;
 
 create table tranche.admission_ids_0 (

@@ -1,0 +1,349 @@
+//go:build unix
+
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tranche/allocation"
+	"tranche/regional"
+)
+
+func forever(int) allocation.Duration { return allocation.MaxDuration / 1_000_000 }
+
+func never(int) allocation.Duration { return 0 }
+
+// tidy runs Tidy with a retention of an hour.
+func (o *owner) tidy(monotonic func(int) allocation.Duration) string {
+	o.t.Helper()
+	did, err := o.store.Tidy(o.t.Context(), o.w, allocation.Hour, monotonic)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return did
+}
+
+// age makes the tables of ids older, as if the database's clock had gone on.
+func (o *owner) age(by time.Duration) {
+	o.t.Helper()
+	o.exec("update tranche.id_tables set opened_at = opened_at - $1, closed_at = closed_at - $1", by.Microseconds())
+}
+
+// If this failed ids would be dropped while they are alive, by one wrong clock; or a table would be opened again while it
+// holds ids.
+func TestIDTablesGoRound(t *testing.T) {
+	o := newOwner(t)
+	o.give("a", 10)
+	o.mustSpend("old", o.key("a", 10))
+	if did := o.tidy(forever); did != "" {
+		t.Fatalf("tidied %q a fresh owner", did)
+	}
+	for i := range 3 {
+		o.age(31 * time.Minute)
+		if did := o.tidy(never); did != fmt.Sprintf("switched from id table %d to %d", i, i+1) {
+			t.Fatalf("tidied %q", did)
+		}
+	}
+	o.mustSpend("new", o.key("a", 10))
+	if o.idCount("old") != 1 || o.idCount("new") != 1 {
+		t.Fatal("an id is gone")
+	}
+	if ok, err := o.spend(o.store, o.w, "old", o.key("a", 10)); ok || err != nil {
+		t.Fatal("an id of a closed table was admitted again")
+	}
+	o.age(31 * time.Minute)
+	if did := o.tidy(never); did != "" {
+		t.Fatalf("tidied %q by one clock alone", did)
+	}
+	var asked []int
+	did := o.tidy(func(serial int) allocation.Duration { asked = append(asked, serial); return allocation.Day })
+	if did != "emptied id table 0; emptied id table 1; switched from id table 3 to 0" || len(asked) != 3 {
+		t.Fatalf("tidied %q, asked for %v", did, asked)
+	}
+	if o.idCount("old") != 0 || o.idCount("new") != 1 {
+		t.Fatal("the wrong ids are gone")
+	}
+	o.age(31 * time.Minute)
+	asked = nil
+	o.tidy(func(serial int) allocation.Duration { asked = append(asked, serial); return 0 })
+	if fmt.Sprint(asked) != "[2 3]" {
+		t.Fatalf("asked for %v", asked)
+	}
+	o.age(31 * time.Minute)
+	asked = nil
+	o.tidy(func(serial int) allocation.Duration { asked = append(asked, serial); return 0 })
+	if fmt.Sprint(asked) != "[4 2 3]" {
+		t.Fatalf("asked for %v: a table that was opened again has the serial of its first time", asked)
+	}
+}
+
+// If this failed a reservation would be forgotten with its table, and its permits would be held for ever.
+func TestATableWithReservationsStays(t *testing.T) {
+	o := newOwner(t)
+	o.give("a", 10)
+	if _, err := o.charge(t.Context(), o.store, o.w, allocation.Reserve, "held", o.key("a", 10)); err != nil {
+		t.Fatal(err)
+	}
+	o.age(31 * time.Minute)
+	o.tidy(forever)
+	o.age(2 * time.Hour)
+	if did := o.tidy(forever); strings.Contains(did, "emptied") || o.idCount("held") != 1 {
+		t.Fatalf("tidied %q", did)
+	}
+	if err := o.settle(t.Context(), o.store, o.w, "held"); err != nil { // over a table that is closed
+		t.Fatal(err)
+	}
+	if got := o.usage(o.key("a", 10)); got.Spent != 1 || got.Reserved != 0 {
+		t.Fatalf("settled %+v", got)
+	}
+	if did := o.tidy(forever); did != "emptied id table 0" {
+		t.Fatalf("tidied %q", did)
+	}
+}
+
+// If this failed a dump that runs long would hold up all batches behind an emptying.
+func TestEmptyingGivesWayToAReader(t *testing.T) {
+	o := newOwner(t)
+	o.give("a", 10)
+	o.mustSpend("old", o.key("a", 10))
+	o.age(31 * time.Minute)
+	o.tidy(forever)
+	o.age(2 * time.Hour)
+	short, err := Open(t.Context(), Config{URL: o.url, Region: region, LockTimeout: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer short.Shut()
+	w := o.writer(short)
+	reader, err := o.conn().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Exec(t.Context(), "select count(*) from tranche.admission_ids_0"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = short.Tidy(t.Context(), w, allocation.Hour, forever)
+	mustBe(t, err, regional.ErrRaced)
+	o.mustSpend("goes-on", o.key("a", 10))
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if did, err := short.Tidy(t.Context(), w, allocation.Hour, forever); err != nil || !strings.HasPrefix(did, "emptied id table 0") {
+		t.Fatal(did, err)
+	}
+}
+
+// If this failed periods could be closed by a clock that is ahead, or spent after they were closed.
+func TestCloseIsBoundedByBothClocks(t *testing.T) {
+	o := newOwner(t)
+	now := allocation.Instant(o.number("select floor(extract(epoch from clock_timestamp()))::bigint"))
+	if got, err := o.store.Close(t.Context(), o.w, now-300, 30); err != nil || got != now-300 {
+		t.Fatal(got, err)
+	}
+	if got, err := o.store.Close(t.Context(), o.w, now-400, 30); err != nil || got != now-300 { // never back
+		t.Fatal(got, err)
+	}
+	got, err := o.store.Close(t.Context(), o.w, now+1_000_000, 30)
+	if err != nil || got < now-30 || got > now+30 {
+		t.Fatal(got, err)
+	}
+	// A batch that began before holds it up; afterwards batches see it.
+	o.give("a", 10)
+	o.mustSpend("first", o.key("a", 10))
+	b, err := o.begin(o.store, o.w, nil, o.key("a", 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := o.writer(o.store)
+	done := make(chan error, 1)
+	go func() {
+		_, err := o.store.Close(t.Context(), w, now+1_000_000, 0)
+		done <- err
+	}()
+	look := o.conn()
+	waitFor(t, "the closing to wait for the batch", func() bool { return o.waiters(look) == 1 })
+	b.Abandon()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	b, err = o.begin(o.store, o.w, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Abandon()
+	if b.Seen().ClosedBefore < now {
+		t.Fatalf("seen %s", b.Seen().ClosedBefore)
+	}
+}
+
+// If this failed closed terms would fill the database for ever, or usage would go that an id, a statement or a reservation
+// still speaks of.
+func TestClosedTermsAreForgottenOnceNothingSpeaksOfThem(t *testing.T) {
+	o := newOwner(t)
+	o.first -= 2 * 3600 // the term ended about 50 minutes ago
+	o.give("a", 10)
+	o.give("b", 10)
+	o.mustSpend("one", o.key("a", 10))
+	if _, err := o.charge(t.Context(), o.store, o.w, allocation.Reserve, "held", o.key("a", 10)); err != nil {
+		t.Fatal(err)
+	}
+	stays := func(why string) {
+		t.Helper()
+		if did, err := o.store.Tidy(t.Context(), o.w, allocation.Minute, forever); err != nil || strings.Contains(did, "forgot") {
+			t.Fatalf("%s: %q, %v", why, did, err)
+		}
+	}
+	c := newCoordinatorSide(t)
+	state := func() {
+		t.Helper()
+		call, err := o.store.Statements(t.Context(), o.w, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.apply(allocation.SyncAnswer{Incarnation: "life-1", Acknowledged: c.take(call)})
+	}
+	opened := func(ago time.Duration) {
+		o.exec("update tranche.id_tables set opened_at = $1 where state = 'open'", time.Now().Add(-ago).UnixMicro())
+	}
+	stays("not closed")
+	state()
+	if _, err := o.store.Close(t.Context(), o.w, o.first+3600, 0); err != nil {
+		t.Fatal(err)
+	}
+	o.mustSpend("two", o.key("a", 10)) // a late change
+	before, err := o.store.Load(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.apply(allocation.SyncAnswer{Incarnation: "life-1", Closed: []allocation.ShareRef{{Budget: "a", Term: o.first}, {Budget: "none", Term: 5}}})
+	l, err := o.store.Load(t.Context(), before.Changes)
+	if err != nil || len(l.Gone) != 1 || l.Gone[0].Budget != "a" || len(l.Terms) != 0 {
+		t.Fatalf("loaded %+v, %v", l, err)
+	}
+	stays("not stated")
+	state()
+	stays("reserved")
+	if err := o.settle(t.Context(), o.store, o.w, "held"); err != nil {
+		t.Fatal(err)
+	}
+	stays("the settle is not stated")
+	state()
+	opened(2 * time.Hour)
+	if did, err := o.store.Tidy(t.Context(), o.w, 5*allocation.Hour, forever); err != nil || did != "" {
+		t.Fatalf("within the retention: %q, %v", did, err)
+	}
+	if did, err := o.store.Tidy(t.Context(), o.w, allocation.Minute, never); err != nil || strings.Contains(did, "forgot") {
+		t.Fatalf("an id speaks of it: %q, %v", did, err)
+	}
+	o.exec("update tranche.id_tables set opened_at = $1 where state <> 'empty'", time.Now().Add(-2*time.Minute).UnixMicro())
+	if did, err := o.store.Tidy(t.Context(), o.w, 30*allocation.Minute, never); err != nil || did != "forgot 1 closed terms" {
+		t.Fatalf("%q, %v", did, err)
+	}
+	left := o.number("select (select count(*) from tranche.usage) + (select count(*) from tranche.share_entries) + (select count(*) from tranche.shares)")
+	if left != 2 { // share and entry of b
+		t.Fatalf("%d rows are left", left)
+	}
+	if n := o.number("select count(*) from tranche.late_changes"); n != 0 {
+		t.Fatalf("%d late changes are left", n)
+	}
+	// A grant of a term that is gone opens nothing.
+	o.apply(allocation.SyncAnswer{Incarnation: "life-1", Closed: []allocation.ShareRef{{Budget: "b", Term: o.first}}})
+	o.apply(allocation.SyncAnswer{Incarnation: "life-1", Shares: []allocation.ShareGrant{o.grant("b", 9, 99, 99)}})
+	if n := o.number("select max(granted) from tranche.share_entries"); n != 10 {
+		t.Fatal("a closed term was granted something")
+	}
+}
+
+// If this failed the sweeper would miss reservations, or an operator would not see them.
+func TestOpenReservationsAreListed(t *testing.T) {
+	o := newOwner(t)
+	o.give("a", 10)
+	for i := range 5 {
+		if _, err := o.charge(t.Context(), o.store, o.w, allocation.Reserve, fmt.Sprint("r", i), o.key("a", 10)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 2 {
+			o.age(31 * time.Minute)
+			o.tidy(never) // so that they stand in two tables
+		}
+	}
+	o.mustSpend("spent", o.key("a", 10))
+	if list, err := o.store.Lapsed(t.Context(), 10); err != nil || len(list) != 0 {
+		t.Fatal(list, err)
+	}
+	o.exec("update tranche.admission_ids_0 set expires_at = 2 where id in ('r1', 'r2')")
+	o.exec("update tranche.admission_ids_1 set expires_at = 1 where id = 'r4'")
+	list, err := o.store.Lapsed(t.Context(), 2)
+	if err != nil || len(list) != 2 || list[0] != id("r4") {
+		t.Fatal(list, err)
+	}
+	var got []string
+	after := allocation.IDKey{}
+	for {
+		page, err := o.store.Reservations(t.Context(), after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, a := range page {
+			got = append(got, a.ID)
+			if a.Lines[0].Held != 1 || a.State != allocation.StateReserved {
+				t.Errorf("%+v", a)
+			}
+		}
+		after = page[len(page)-1].IDKey
+	}
+	if fmt.Sprint(got) != "[r0 r1 r2 r3 r4]" {
+		t.Fatal(got)
+	}
+}
+
+// If this failed two nodes would do the same work, or nobody after a node died.
+func TestTurns(t *testing.T) {
+	o := newOwner(t)
+	turn := func(node string, lasts time.Duration) bool {
+		t.Helper()
+		mine, err := o.store.Turn(t.Context(), node, lasts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mine
+	}
+	if !turn("one", time.Hour) || turn("two", time.Hour) || !turn("one", 0) || !turn("two", time.Hour) || turn("one", time.Hour) {
+		t.Fatal("the turn is not passed on")
+	}
+}
+
+// If this failed a page of an account would mix two states, or lose a budget between two pages.
+func TestExportPages(t *testing.T) {
+	o := newOwner(t)
+	for _, n := range []string{"b", "a", "C"} {
+		o.give(n, 10)
+		o.mustSpend(n, o.key(n, 10))
+	}
+	var got []string
+	for after := ""; ; {
+		page, err := o.store.Export(t.Context(), after, 2)
+		if err != nil || len(page.Shares) != len(page.Usage) || page.Region != region || page.Incarnation != "life-1" || page.Now == 0 {
+			t.Fatal(page, err)
+		}
+		for _, s := range page.Shares {
+			got, after = append(got, s.Budget), s.Budget
+		}
+		if !page.More {
+			break
+		}
+	}
+	if fmt.Sprint(got) != "[C a b]" { // bytewise
+		t.Fatal(got)
+	}
+	if _, err := o.store.NewWriter(t.Context(), "x"); errors.Is(err, regional.ErrRaced) {
+		t.Fatal(err)
+	}
+}
