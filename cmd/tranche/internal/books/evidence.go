@@ -68,18 +68,26 @@ func Open(path string) (Evidence, error) {
 	if err != nil {
 		return Evidence{}, fmt.Errorf("read the evidence: %w", err)
 	}
+	e, err := parse(text)
+	if err != nil {
+		return Evidence{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return e, nil
+}
+
+// parse reads evidence and judges it again. Whoever wrote it need not be trusted.
+func parse(text []byte) (Evidence, error) {
 	var e Evidence
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&e); err != nil || e.Kind != evidenceKind {
-		return Evidence{}, fmt.Errorf("%s is no evidence file (%v); `tranche verify --export FILE` makes one", path, err)
+		return Evidence{}, fmt.Errorf("this is no evidence file (%v); `tranche verify --export FILE` makes one", err)
 	}
 	if e.Format != evidenceFormat {
-		return Evidence{}, fmt.Errorf("%s is of format %d and this program knows %d; use a newer tranche", path, e.Format, evidenceFormat)
+		return Evidence{}, fmt.Errorf("it is of format %d and this program knows %d; use a newer tranche", e.Format, evidenceFormat)
 	}
-	again := allocation.Verify(e.Books)
-	if !same(again, e.Report) {
-		return Evidence{}, fmt.Errorf("%s: the report in it is not what its own books say: it was changed, or made by another version (%s)", path, e.Version)
+	if !same(allocation.Verify(e.Books), e.Report) {
+		return Evidence{}, fmt.Errorf("the report in it is not what its own books say: it was changed, or made by another version (%s)", e.Version)
 	}
 	return e, nil
 }

@@ -70,3 +70,14 @@ func TestFaults(t *testing.T) {
 		t.Error("a configuration that was named and does not exist was passed over")
 	}
 }
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("coordinator: https://a:1\ntoken: x\nnodes: {a: https://b:1}\n"), uint32(0o600))
+	f.Add([]byte("a: &b [*b]"), uint32(0o644))
+	f.Fuzz(func(t *testing.T, text []byte, mode uint32) {
+		s, err := parse("f", text, os.FileMode(mode))
+		if err == nil && s.Token != "" && os.FileMode(mode).Perm()&0o077 != 0 {
+			t.Error("a token was taken from a file that others may read")
+		}
+	})
+}
