@@ -102,9 +102,7 @@ func (s *Service) route(mux *http.ServeMux, pattern string, roles []string, serv
 }
 
 func (s *Service) serve(ctx context.Context, r *http.Request, roles []string, serve func(call) (reply, error)) (reply, error) {
-	select {
-	case <-s.mirror.Ready():
-	default:
+	if !s.mirror.Ready() {
 		return reply{}, errStarting
 	}
 	scheme, secret, _ := strings.Cut(r.Header.Get("Authorization"), " ")

@@ -44,21 +44,20 @@ var (
 //
 // Without a quorum the reads fail and the age grows, whatever the watch says or does not say.
 type Mirror struct {
-	Now func() time.Time // set before Run
-	Log hclog.Logger     // set before Run; hears when the mirror must read everything again
+	Runtime Runtime      // set before Run
+	Log     hclog.Logger // set before Run; hears when the mirror must read everything again
 
 	store Store
 	apply func(events []Event, revision int64, reset bool)
-	ready chan struct{}
-	done  chan struct{}
 
 	mu       sync.Mutex // never held across a call of the store or of apply
 	loaded   bool
-	revision int64         // applied up to here
-	readAt   time.Time     // start of the latest read that the mirror is as new as
-	reads    []read        // those that it is not yet as new as, oldest first
-	changed  chan struct{} // closed and replaced when revision rises
-	giveUp   func(error)   // ends the watch under way
+	ended    bool
+	revision int64       // applied up to here
+	readAt   time.Time   // start of the latest read that the mirror is as new as
+	reads    []read      // those that it is not yet as new as, oldest first
+	waiting  waiters     // for revision to rise, or for the end
+	giveUp   func(error) // ends the watch under way
 }
 
 type read struct {
@@ -70,15 +69,18 @@ type read struct {
 // all documents that there are, and what was applied before is void. Apply must not wait for the mirror.
 func NewMirror(store Store, apply func(events []Event, revision int64, reset bool)) *Mirror {
 	return &Mirror{
-		Now: time.Now, Log: hclog.NewNullLogger(),
+		Runtime: Real{}, Log: hclog.NewNullLogger(),
 		store: store, apply: apply,
-		ready: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{}),
 		giveUp: func(error) {},
 	}
 }
 
-// Ready is closed after the first load.
-func (m *Mirror) Ready() <-chan struct{} { return m.ready }
+// Ready says whether everything was read once. WaitFor with revision 0 waits for that.
+func (m *Mirror) Ready() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.loaded
+}
 
 // Evidence says that all changes up to revision are applied, and that they were all there were when a read of the store
 // began at readAt. Before the first load both are zero.
@@ -90,29 +92,45 @@ func (m *Mirror) Evidence() (revision int64, readAt time.Time) {
 
 // WaitFor returns once the mirror shows at least the revision, such as that of an own commit.
 func (m *Mirror) WaitFor(ctx context.Context, revision int64) error {
+	changed := m.Runtime.NewSignal()
+	defer m.leave(changed)
 	for {
-		m.mu.Lock()
-		reached, changed := m.loaded && m.revision >= revision, m.changed
-		m.mu.Unlock()
-		if reached {
+		reached, ended := m.look(revision, changed)
+		switch {
+		case reached:
 			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for revision %d: %w", revision, ctx.Err())
-		case <-m.done:
+		case ended:
 			return fmt.Errorf("wait for revision %d: the mirror has ended", revision)
+		case ctx.Err() != nil:
+			return fmt.Errorf("wait for revision %d: %w", revision, ctx.Err())
 		}
+		changed.Wait(ctx)
 	}
+}
+
+// look says whether the mirror shows the revision; if it does not, the next change notifies the signal.
+func (m *Mirror) look(revision int64, changed Signal) (reached, ended bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	reached = m.loaded && m.revision >= revision
+	if !reached && !m.ended {
+		m.waiting.add(changed)
+	}
+	return reached, m.ended
+}
+
+func (m *Mirror) leave(changed Signal) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting.drop(changed)
 }
 
 // Run keeps the mirror until ctx ends, then returns nil.
 func (m *Mirror) Run(ctx context.Context) error {
-	defer close(m.done)
-	var wait sync.WaitGroup
-	wait.Go(func() { m.readOften(ctx) })
-	defer wait.Wait()
+	defer m.end()
+	all := newParts(m.Runtime)
+	all.start("mirror-reads", func() { m.readOften(ctx) })
+	defer all.wait()
 	pause := mirrorFirstWait
 	for {
 		loaded, err := m.follow(ctx)
@@ -123,10 +141,9 @@ func (m *Mirror) Run(ctx context.Context) error {
 			pause = mirrorFirstWait
 		}
 		m.Log.Warn("mirror reads everything again", "error", err)
-		select {
-		case <-ctx.Done():
+		m.Runtime.Sleep(ctx, pause)
+		if ctx.Err() != nil {
 			return nil
-		case <-time.After(pause):
 		}
 		pause = min(2*pause, mirrorMaxWait)
 	}
@@ -134,7 +151,7 @@ func (m *Mirror) Run(ctx context.Context) error {
 
 // follow loads everything and then applies the changes, until the watch ends for whatever reason.
 func (m *Mirror) follow(ctx context.Context) (loaded bool, err error) {
-	started := m.Now()
+	started := m.Runtime.Now()
 	items, revision, err := m.load(ctx)
 	if err != nil {
 		return false, err
@@ -161,7 +178,7 @@ func (m *Mirror) follow(ctx context.Context) (loaded bool, err error) {
 }
 
 func (m *Mirror) load(ctx context.Context) ([]Item, int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	ctx, cancel := m.Runtime.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	return m.store.Range(ctx, Root)
 }

@@ -9,12 +9,8 @@ import (
 func (m *Mirror) reset(revision int64, at time.Time, giveUp func(error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.loaded {
-		m.loaded = true
-		close(m.ready)
-	}
-	m.revision, m.readAt, m.reads, m.giveUp = revision, at, nil, giveUp
-	m.wake()
+	m.loaded, m.revision, m.readAt, m.reads, m.giveUp = true, revision, at, nil, giveUp
+	m.waiting.wake()
 }
 
 // advance notes that all changes up to the revision are applied.
@@ -29,32 +25,31 @@ func (m *Mirror) advance(revision int64) {
 		m.count(m.reads[0])
 		m.reads = m.reads[1:]
 	}
-	m.wake()
+	m.waiting.wake()
 }
 
-// count and wake are called with the lock held.
+// end notes that nothing is applied any more.
+func (m *Mirror) end() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.ended = true
+	m.waiting.wake()
+}
+
+// count is called with the lock held.
 func (m *Mirror) count(r read) {
 	if r.at.After(m.readAt) {
 		m.readAt = r.at
 	}
 }
 
-func (m *Mirror) wake() {
-	close(m.changed)
-	m.changed = make(chan struct{})
-}
-
 // readOften makes the reads that the age of the evidence is counted from, until ctx ends.
 func (m *Mirror) readOften(ctx context.Context) {
-	tick := time.NewTicker(readEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			m.readOnce(ctx)
-		}
+	m.Runtime.Sleep(ctx, readEvery)
+	for ctx.Err() == nil {
+		started := m.Runtime.Now()
+		m.readOnce(ctx)
+		m.Runtime.Sleep(ctx, rest(m.Runtime, started, readEvery))
 	}
 }
 
@@ -64,8 +59,8 @@ func (m *Mirror) readOnce(ctx context.Context) {
 	m.mu.Lock()
 	before := m.revision
 	m.mu.Unlock()
-	at := m.Now()
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	at := m.Runtime.Now()
+	ctx, cancel := m.Runtime.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	if _, revision, err := m.store.Range(ctx, deploymentKey); err == nil {
 		m.noteRead(read{revision, at}, before)

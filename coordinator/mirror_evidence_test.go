@@ -23,7 +23,7 @@ func TestEvidenceWaitsForTheWatch(t *testing.T) {
 	}}
 	m, _ := mirroring(t, hooked)
 	<-hooked.reads
-	<-m.Ready()
+	waitFor(t, m, 0)
 	shown, _ := m.Evidence()
 	commitRaw(t, store, puts(document("a"), "1"))
 	written := time.Now()

@@ -127,7 +127,7 @@ func TestMirrorShowsWhatIsThere(t *testing.T) {
 	store := openEtcd(t)
 	c, _ := running(t, store)
 	m, shown := mirroring(t, store)
-	<-m.Ready()
+	waitFor(t, m, 0)
 	var wait sync.WaitGroup
 	for w := range 8 {
 		wait.Go(func() {

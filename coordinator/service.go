@@ -30,7 +30,7 @@ type Config struct {
 	Log      hclog.Logger          // nil: nothing is logged
 	Registry prometheus.Registerer // nil: metrics are kept, and shown nowhere
 	Gatherer prometheus.Gatherer   // what /metrics shows; nil: Registry, if it is one
-	Now      func() time.Time      // nil: time.Now
+	Runtime  Runtime               // nil: Real
 	Random   io.Reader             // of ids, stamps and secrets; nil: crypto/rand
 
 	// ReportUnreachableAfter is how long a region may be silent before what it holds is reported as stranded; a third of
@@ -47,7 +47,7 @@ type Config struct {
 type Service struct {
 	config  Config
 	log     hclog.Logger
-	now     func() time.Time
+	runtime Runtime
 	random  *randomness
 	state   *state
 	mirror  *Mirror
@@ -71,8 +71,8 @@ func New(c Config) *Service {
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
 	}
-	if c.Now == nil {
-		c.Now = time.Now
+	if c.Runtime == nil {
+		c.Runtime = Real{}
 	}
 	if c.ReportUnreachableAfter <= 0 {
 		c.ReportUnreachableAfter = DefaultReportUnreachableAfter
@@ -81,13 +81,13 @@ func New(c Config) *Service {
 		c.ClosingRetention = DefaultClosingRetention
 	}
 	s := &Service{
-		config: c, log: c.Log, now: c.Now, random: newRandomness(c.Random),
-		state: newState(c.Now), nudge: make(chan struct{}, 1),
+		config: c, log: c.Log, runtime: c.Runtime, random: newRandomness(c.Random),
+		state: newState(c.Runtime.Now), nudge: make(chan struct{}, 1),
 		turns: make(chan *turn), stopped: make(chan struct{}),
 	}
 	s.mirror = NewMirror(c.Store, s.applyEvents)
-	s.mirror.Now, s.mirror.Log = c.Now, c.Log.Named("mirror")
-	s.commits = NewCommitter(c.Store, c.Log.Named("committer"), WithNow(c.Now))
+	s.mirror.Runtime, s.mirror.Log = c.Runtime, c.Log.Named("mirror")
+	s.commits = NewCommitter(c.Store, c.Log.Named("committer"), WithNow(c.Runtime.Now))
 	s.writer = s.commits
 	s.metrics = newMetrics(s, c.Registry)
 	return s
@@ -124,10 +124,8 @@ func (s *Service) Run(ctx context.Context) error {
 	start("committer", s.commits.Run)
 	start("turns", s.takeTurns)
 	start("work", func(ctx context.Context) error {
-		select {
-		case <-s.mirror.Ready():
-		case <-ctx.Done():
-			return nil
+		if err := s.mirror.WaitFor(ctx, 0); err != nil {
+			return err
 		}
 		if err := s.ensureDeployment(ctx); err != nil {
 			return err
@@ -144,9 +142,7 @@ func (s *Service) Run(ctx context.Context) error {
 
 // ready says why this replica cannot serve, or nil.
 func (s *Service) ready() error {
-	select {
-	case <-s.mirror.Ready():
-	default:
+	if !s.mirror.Ready() {
 		return errStarting
 	}
 	s.state.mu.Lock()
@@ -169,5 +165,7 @@ func (s *Service) evidenceAge() time.Duration {
 	_, at := s.mirror.Evidence()
 	return max(0, s.now().Sub(at))
 }
+
+func (s *Service) now() time.Time { return s.runtime.Now() }
 
 func (s *Service) instant() allocation.Instant { return allocation.At(s.now()) }

@@ -15,11 +15,15 @@ import (
 	"tranche/coordinator"
 )
 
-// clock is the time that a test's replicas and regions see.
+// clock is the time that a test's replicas and regions see, moved by hand. Waits are as long as they are.
 type clock struct {
+	coordinator.Real
 	mu sync.Mutex
 	at time.Time
 }
+
+// Now is the time, for a Runtime.
+func (c *clock) Now() time.Time { return c.now() }
 
 func (c *clock) now() time.Time {
 	c.mu.Lock()
@@ -78,7 +82,7 @@ func (w *world) start() *replica {
 	token := make(chan string, 1)
 	r := &replica{registry: prometheus.NewRegistry()}
 	r.Service = coordinator.New(coordinator.Config{
-		Store: w.store, Now: w.clock.now, Registry: r.registry,
+		Store: w.store, Runtime: w.clock, Registry: r.registry,
 		OnFirstAdminToken: func(text string) { token <- text },
 		// Long, so that no test depends on how fast the machine is: clocks are moved by hand.
 		ReportUnreachableAfter: 90 * time.Second,

@@ -52,7 +52,9 @@ func TestStoppedMember(t *testing.T) {
 	run(t, committer.Run)
 	mirror := coordinator.NewMirror(store, func([]coordinator.Event, int64, bool) {})
 	run(t, mirror.Run)
-	<-mirror.Ready()
+	if err := mirror.WaitFor(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := committer.Commit(t.Context(), put("a", "1")); err != nil {
 		t.Fatal(err)
 	}
