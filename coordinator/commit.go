@@ -2,13 +2,9 @@ package coordinator
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"sync"
 	"time"
 
 	"tranche/allocation"
@@ -73,7 +69,7 @@ func (s *Service) commit(ctx context.Context, change Change) error {
 // refresh makes the picture at least as new as the store is now. Whatever looks contradicted in an older picture may be
 // the word of another replica that this one has not heard yet.
 func (s *Service) refresh(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, refreshDeadline)
+	ctx, cancel := s.runtime.WithTimeout(ctx, refreshDeadline)
 	defer cancel()
 	_, revision, err := s.config.Store.Range(ctx, deploymentKey)
 	if err != nil {
@@ -126,28 +122,4 @@ func raw(v any) json.RawMessage {
 // generation is the one after a ledger's present one.
 func (s *Service) generation(l allocation.Ledger) allocation.Generation {
 	return allocation.Generation{Number: l.Generation.Number + 1, Stamp: s.random.hex(8)}
-}
-
-// randomness reads ids, stamps and secrets from one source, which need not be safe for concurrent use.
-type randomness struct {
-	mu   sync.Mutex
-	from io.Reader
-}
-
-func newRandomness(from io.Reader) *randomness {
-	if from == nil {
-		from = rand.Reader
-	}
-	return &randomness{from: from}
-}
-
-// hex is n random bytes in hex.
-func (r *randomness) hex(n int) string {
-	b := make([]byte, n)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, err := io.ReadFull(r.from, b); err != nil {
-		panic("no random bytes: " + err.Error()) // crypto/rand never fails; without stamps nothing may be granted
-	}
-	return hex.EncodeToString(b)
 }

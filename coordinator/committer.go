@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -53,14 +53,14 @@ var ErrStopped = errors.New("the coordinator is stopping: nothing was written")
 type Committer struct {
 	store   Store
 	log     hclog.Logger
-	now     func() time.Time
+	runtime Runtime
+	random  *randomness
 	refresh time.Duration
 
 	writer string
-	queue  chan *pending
-	done   chan struct{} // closed when Run has ended
+	line   line // of those that Run has not taken into waiting yet
 
-	// Only Run's goroutine touches these.
+	// Only Run touches these.
 	waiting []*pending
 	known   Item      // own mark as the store is known to hold it; revision 0 before the first transaction
 	heldAt  time.Time // start of the latest transaction that found the mark in place
@@ -77,28 +77,29 @@ var _ Writer = (*Committer)(nil)
 // CommitterOption changes what NewCommitter takes by default.
 type CommitterOption func(*Committer)
 
-// WithNow is the wall clock of marks: when a process wrote last. Nothing's safety rests on it.
-func WithNow(now func() time.Time) CommitterOption { return func(c *Committer) { c.now = now } }
+// WithRuntime is how the committer waits and tells the time. A mark says by its clock when the process wrote last; nothing's
+// safety rests on it.
+func WithRuntime(r Runtime) CommitterOption { return func(c *Committer) { c.runtime = r } }
+
+// WithRandom is the source of the writer's id and of the marks' values, which must never come twice: crypto/rand, or a
+// simulator's.
+func WithRandom(from io.Reader) CommitterOption {
+	return func(c *Committer) { c.random = newRandomness(from) }
+}
 
 // NewCommitter makes a new writer with an id that was never used. A process has one, and calls its Run.
 func NewCommitter(store Store, log hclog.Logger, options ...CommitterOption) *Committer {
 	if log == nil {
 		log = hclog.NewNullLogger()
 	}
-	writer := uuid.NewString()
-	c := &Committer{
-		store: store, log: log, refresh: markRefresh,
-		now:    func() time.Time { return time.Now().Round(0) }, // a machine that slept counts the time
-		writer: writer,
-		queue:  make(chan *pending),
-		done:   make(chan struct{}),
-		known:  Item{Key: markKey(writer)},
-		mark:   allocation.Mark{Writer: writer},
-	}
+	c := &Committer{store: store, log: log, runtime: Real{}, random: newRandomness(nil), refresh: markRefresh}
 	for _, option := range options {
 		option(c)
 	}
-	c.heldAt = c.now()
+	c.writer = uuid.Must(uuid.NewRandomFromReader(c.random)).String()
+	c.line.some = c.runtime.NewSignal()
+	c.known, c.mark = Item{Key: markKey(c.writer)}, allocation.Mark{Writer: c.writer}
+	c.heldAt = c.runtime.Now()
 	return c
 }
 
@@ -126,36 +127,10 @@ func (c *Committer) ended() error {
 	return c.lost
 }
 
-// pending is one change on its way. Its caller may leave while it waits, not once it is part of a transaction.
-type pending struct {
-	Change
-	ctx    context.Context
-	bytes  int
-	state  atomic.Int32
-	result chan outcome // holds one
-}
-
-type outcome struct {
-	revision int64
-	err      error
-}
-
-const (
-	stateWaiting = iota
-	stateTaken   // part of a transaction that was or is being tried
-	stateLeft    // the caller has gone, and was told that nothing happened
-)
-
-func (p *pending) take() bool { return p.state.CompareAndSwap(stateWaiting, stateTaken) }
-
-func (p *pending) leave() bool { return p.state.CompareAndSwap(stateWaiting, stateLeft) }
-
-func (p *pending) finish(revision int64, err error) { p.result <- outcome{revision, err} }
-
 // Commit implements Writer. It waits for the truth until ctx ends: before the change was tried that is ctx's error,
 // afterwards ErrUnknownOutcome.
 func (c *Committer) Commit(ctx context.Context, change Change) (int64, error) {
-	p := &pending{Change: change, ctx: ctx, result: make(chan outcome, 1)}
+	p := &pending{Change: change, ctx: ctx}
 	var err error
 	if p.bytes, err = c.check(change); err != nil {
 		return 0, err
@@ -163,55 +138,35 @@ func (c *Committer) Commit(ctx context.Context, change Change) (int64, error) {
 	if err := c.ended(); err != nil {
 		return 0, err
 	}
-	select {
-	case c.queue <- p:
-	case <-ctx.Done():
-		return 0, fmt.Errorf("wait to write: %w", ctx.Err())
-	case <-c.done:
+	p.known = c.runtime.NewSignal()
+	if !c.line.enter(p) {
 		return 0, ErrStopped
 	}
-	select {
-	case r := <-p.result:
-		return r.revision, r.err
-	case <-ctx.Done():
-		if p.leave() {
-			return 0, fmt.Errorf("wait to write: %w", ctx.Err())
-		}
+	p.wait()
+	if p.result.Load() == nil && p.leave() {
+		c.line.leave(p)
+		return 0, fmt.Errorf("wait to write: %w", ctx.Err())
 	}
-	select {
-	case r := <-p.result: // it was known just in time
+	if r := p.result.Load(); r != nil { // maybe just in time
 		return r.revision, r.err
-	default:
-		return 0, fmt.Errorf("%w: %w", ErrUnknownOutcome, ctx.Err())
 	}
+	return 0, fmt.Errorf("%w: %w", ErrUnknownOutcome, ctx.Err())
 }
 
 // Run writes what Commit brings, until ctx ends; then it takes its mark away and returns nil. A process whose mark was
 // removed while it could not reach the store gets an error: it must start again, as a new writer. After ErrHistoryLost
 // it goes on, to refuse every change, until ctx ends.
 func (c *Committer) Run(ctx context.Context) error {
-	defer close(c.done)
 	defer c.refuseWaiting()
-	refresh := time.NewTicker(c.refresh)
-	defer refresh.Stop()
 	for {
-		idle := false
-		if len(c.waiting) == 0 {
-			select {
-			case <-ctx.Done():
-			case p := <-c.queue:
-				c.waiting = append(c.waiting, p)
-			case <-refresh.C:
-				idle = true
-			}
-		}
+		idle := len(c.waiting) == 0 && !c.await(ctx)
 		if ctx.Err() != nil {
 			c.takeMarkAway(ctx)
 			return nil
 		}
-		c.drain()
+		c.waiting = append(c.waiting, c.line.take(maxWaiting-len(c.waiting))...)
 		batch := c.gather()
-		if len(batch) > 0 || idle && c.now().Sub(c.heldAt) >= c.refresh {
+		if len(batch) > 0 || idle && c.runtime.Now().Sub(c.heldAt) >= c.refresh {
 			c.write(ctx, batch)
 		}
 		if err := c.ended(); errors.Is(err, errMarkExpired) {
@@ -220,14 +175,19 @@ func (c *Committer) Run(ctx context.Context) error {
 	}
 }
 
-// refuseWaiting answers those whose change was not tried. Whoever comes later finds done closed.
+// await waits for a change, but no longer than the mark may stand; false: there is none.
+func (c *Committer) await(ctx context.Context) bool {
+	ctx, cancel := c.runtime.WithTimeout(ctx, c.refresh)
+	defer cancel()
+	return c.line.wait(ctx)
+}
+
+// refuseWaiting answers those whose change was not tried, and lets nobody in any more.
 func (c *Committer) refuseWaiting() {
 	err := c.ended()
 	if err == nil {
 		err = ErrStopped
 	}
-	for _, p := range c.waiting {
-		p.finish(0, err)
-	}
+	finish(append(c.waiting, c.line.close()...), 0, err)
 	c.waiting = nil
 }

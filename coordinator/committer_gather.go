@@ -26,19 +26,6 @@ func (c *Committer) check(change Change) (bytes int, err error) {
 	return bytes, nil
 }
 
-// drain takes what callers hold ready, without waiting for more: while one transaction is on its way the next one
-// gathers by itself.
-func (c *Committer) drain() {
-	for len(c.waiting) < maxWaiting {
-		select {
-		case p := <-c.queue:
-			c.waiting = append(c.waiting, p)
-		default:
-			return
-		}
-	}
-}
-
 // gather takes the waiting changes that fit into one transaction. One that does not fit holds back later ones that
 // touch what it touches, so that nobody is overtaken on a document for ever.
 func (c *Committer) gather() []*pending {

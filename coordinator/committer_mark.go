@@ -2,8 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,10 +35,8 @@ func markKey(writer string) string { return markPrefix + writer }
 
 // nextMark is the mark after the one that is known to stand.
 func (c *Committer) nextMark() Item {
-	random := make([]byte, markRandom)
-	_, _ = rand.Read(random) // never fails: see crypto/rand
 	value, err := json.Marshal(markDocument{
-		Format: markFormat, Count: c.Mark().Count + 1, Value: hex.EncodeToString(random), At: c.now().UTC().Truncate(time.Second),
+		Format: markFormat, Count: c.Mark().Count + 1, Value: c.random.hex(markRandom), At: c.runtime.Now().UTC().Truncate(time.Second),
 	})
 	if err != nil {
 		panic(fmt.Sprintf("write a mark as JSON: %v", err)) // only a year beyond 9999 can do this
@@ -63,7 +59,7 @@ func (c *Committer) hold(mark Item, revision int64, started time.Time) {
 
 // lose ends this writer for good: the store holds something else where its own last write was.
 func (c *Committer) lose(found Item) {
-	away := c.now().Sub(c.heldAt)
+	away := c.runtime.Now().Round(0).Sub(c.heldAt) // by the wall clock: a machine that slept counts the time
 	err := fmt.Errorf("%w: writer %s left %s, found %s", ErrHistoryLost, c.writer, describe(c.known), describe(found))
 	// Half, because two clocks are never alike.
 	if found.Revision == 0 && away > markKept/2 {
@@ -89,7 +85,7 @@ func (c *Committer) takeMarkAway(ctx context.Context) {
 	if c.ended() != nil || c.known.Revision == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), takeAwayTimeout)
+	ctx, cancel := c.runtime.WithTimeout(context.WithoutCancel(ctx), takeAwayTimeout)
 	defer cancel()
 	_, err := c.store.Commit(ctx, Txn{Compares: []Item{c.known}, Deletes: []string{c.known.Key}})
 	if err != nil {
@@ -135,7 +131,7 @@ func (c *Committer) SweepMarks(ctx context.Context) error {
 func (c *Committer) deadMarks(items []Item) (dead []Item) {
 	c.sweep.mu.Lock()
 	defer c.sweep.mu.Unlock()
-	now, seen := c.now(), map[string]sighting{}
+	now, seen := c.runtime.Now(), map[string]sighting{}
 	for _, item := range items {
 		var document markDocument
 		if item.Key == markKey(c.writer) || json.Unmarshal(item.Value, &document) != nil || document.Format != markFormat {

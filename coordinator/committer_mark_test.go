@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -117,29 +116,11 @@ func TestMarkIsWhatIsStored(t *testing.T) {
 	}
 }
 
-// wallClock is a clock that tests move.
-type wallClock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (w *wallClock) now() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.at
-}
-
-func (w *wallClock) move(by time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.at = w.at.Add(by)
-}
-
 // Sweeping the mark of a living process would make it believe that history was lost. One sighting is not enough, however
 // old the mark says it is: a clock may be wrong.
 func TestSweepMarks(t *testing.T) {
 	store := openEtcd(t)
-	clock := &wallClock{at: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)}
+	clock := &clock{at: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)}
 	old, prefix := `{"format":1,"count":7,"value":"aa","at":"2026-02-01T00:00:00Z"}`, coordinator.Root+"marks/"
 	commitRaw(t, store, coordinator.Txn{Puts: []coordinator.Item{
 		{Key: prefix + "dead", Value: []byte(old)},
@@ -147,7 +128,7 @@ func TestSweepMarks(t *testing.T) {
 		{Key: prefix + "young", Value: []byte(strings.Replace(old, "02-01", "03-01", 1))},
 		{Key: prefix + "foreign", Value: []byte(strings.Replace(old, "1", "2", 1))},
 	}})
-	c, _ := running(t, store, coordinator.WithNow(clock.now))
+	c, _ := running(t, store, coordinator.WithRuntime(clock))
 	if _, err := c.Commit(t.Context(), coordinator.Change{}); err != nil {
 		t.Fatal(err)
 	}
@@ -175,8 +156,8 @@ func TestSweepMarks(t *testing.T) {
 // the whole deployment as a lost history would.
 func TestMarkExpires(t *testing.T) {
 	store := openEtcd(t)
-	clock := &wallClock{at: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)}
-	c, stop := running(t, store, coordinator.WithNow(clock.now))
+	clock := &clock{at: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)}
+	c, stop := running(t, store, coordinator.WithRuntime(clock))
 	if _, err := c.Commit(t.Context(), coordinator.Change{}); err != nil {
 		t.Fatal(err)
 	}

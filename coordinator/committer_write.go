@@ -26,7 +26,7 @@ func (c *Committer) write(ctx context.Context, batch []*pending) {
 			finish(batch, 0, err)
 			return
 		}
-		next, started := c.nextMark(), c.now()
+		next, started := c.nextMark(), c.runtime.Now()
 		result, err := c.commit(ctx, c.transaction(batch, next))
 		switch {
 		case errors.Is(err, ErrUnknownOutcome):
@@ -62,7 +62,7 @@ func (c *Committer) settled(truth truth, unknown error) error {
 
 // commit is not cancelled with Run's context: that would turn an answer that is on its way into an unknown outcome.
 func (c *Committer) commit(ctx context.Context, txn Txn) (TxnResult, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	ctx, cancel := c.runtime.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	return c.store.Commit(ctx, txn)
 }
@@ -144,17 +144,16 @@ func (c *Committer) settle(ctx context.Context, tried Item) (truth, int64) {
 		if err == nil {
 			return truth, revision
 		}
-		select {
-		case <-ctx.Done():
+		c.runtime.Sleep(ctx, wait)
+		if ctx.Err() != nil {
 			return truthUnknown, 0
-		case <-time.After(wait):
 		}
 	}
 }
 
 // settleOnce reads before it fences: a store that is out of space takes no fence, but says what it holds.
 func (c *Committer) settleOnce(ctx context.Context, tried, fence Item) (truth, int64, error) {
-	started := c.now()
+	started := c.runtime.Now()
 	current, err := c.readMark(ctx)
 	if err != nil {
 		return truthUnknown, 0, err
@@ -183,7 +182,7 @@ func (c *Committer) settleOnce(ctx context.Context, tried, fence Item) (truth, i
 }
 
 func (c *Committer) readMark(ctx context.Context) (Item, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	ctx, cancel := c.runtime.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	items, _, err := c.store.Range(ctx, c.known.Key)
 	if err != nil {

@@ -87,7 +87,7 @@ func New(c Config) *Service {
 	}
 	s.mirror = NewMirror(c.Store, s.applyEvents)
 	s.mirror.Runtime, s.mirror.Log = c.Runtime, c.Log.Named("mirror")
-	s.commits = NewCommitter(c.Store, c.Log.Named("committer"), WithNow(c.Runtime.Now))
+	s.commits = NewCommitter(c.Store, c.Log.Named("committer"), WithRuntime(c.Runtime), WithRandom(s.random))
 	s.writer = s.commits
 	s.metrics = newMetrics(s, c.Registry)
 	return s
