@@ -4,9 +4,12 @@ package postgres
 const (
 	// The base of each shard's next statement: the acknowledged one, if this database still knows from which snapshot it was
 	// made. Transaction numbers are a cluster's own, so one made in another cluster is no base. $1 shards and $2 numbers are
-	// what the caller says is acknowledged; of the others the recorded number counts.
+	// what the caller says is acknowledged; of the others the recorded number counts. The last column: the shard is to be
+	// stated even if it has nothing to list, since the caller wants it whole, or since only an acknowledged statement lets
+	// Tidy forget what is gone.
 	selectBases = `
-select s.shard, coalesce(t.number, 0), coalesce(t.xmin_after, '0'::xid8)::text, coalesce(t.closed_before, 0), coalesce(a.number = 0, false)
+select s.shard, coalesce(t.number, 0), coalesce(t.xmin_after, '0'::xid8)::text, coalesce(t.closed_before, 0),
+       coalesce(a.number = 0, false) or t.number is null and exists (select from tranche.shares as g where g.shard = s.shard and g.gone)
 from tranche.shards as s
 left join unnest($1::smallint[], $2::bigint[]) as a (shard, number) on a.shard = s.shard
 left join tranche.statements as t on t.shard = s.shard and t.number = coalesce(a.number, s.acked)

@@ -29,14 +29,13 @@ where place = $1 and state = 'empty'`
 update tranche.id_tables set state = 'empty' where place = $1 and serial = $2 and state = 'closed'`
 
 	// Shares that nothing speaks of any more: gone, stated, past the retention ($1: the instant before which the term must
-	// have ended), and of a term that ended before the oldest id that is kept was made ($2). Where nothing is acknowledged
-	// the next statement is a whole one, and those never list what is gone.
+	// have ended), and of a term that ended before the oldest id that is kept was made ($2).
 	selectForgettable = `
 select s.budget, s.term from tranche.shares as s
 join tranche.shards as d on d.shard = s.shard
-left join tranche.statements as t on t.shard = s.shard and t.number = d.acked
+join tranche.statements as t on t.shard = s.shard and t.number = d.acked
      and t.system = (select c.system_identifier::text from pg_control_system() as c)
-where s.gone and s.term_end <= $1 and s.term_end <= $2 and coalesce(s.changed < t.xmin_after, true)
+where s.gone and s.term_end <= $1 and s.term_end <= $2 and s.changed < t.xmin_after
   and not exists (select from tranche.usage as u
                   where u.budget = s.budget and u.term = s.term and (u.reserved > 0 or u.changed >= t.xmin_after))
 order by s.budget, s.term

@@ -158,7 +158,7 @@ func TestACancelledWaitForAReplicaIsUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := ownerAt(t, url)
-	o.give("a", 10)
+	o.give("a", 1000)
 	o.mustSpend("first", o.key("a", 10))
 	look := o.conn()
 	setStandby := func(names string) {
@@ -183,16 +183,26 @@ func TestACancelledWaitForAReplicaIsUnknown(t *testing.T) {
 	o.exec("do $$ begin execute format('alter database %I set client_min_messages = error', current_database()); end $$")
 	setStandby("nobody")
 	done := make(chan error, 1)
-	// A caller that leaves does not cancel the wait: the row stays invisible.
 	ctx, leave := context.WithCancel(t.Context())
-	go func() {
-		_, err := o.charge(ctx, o.store, o.w, allocation.Spend, "waits", o.key("a", 10))
-		done <- err
-	}()
-	waitFor(t, "the commit to wait for the replica", func() bool { return waiting() == 1 })
+	// The checkpointer tells the others of the setting, when it comes to it: until then commits do not wait.
+	name := ""
+	for try := 0; waiting() == 0; try++ {
+		name = fmt.Sprint("waits-", try)
+		go func() {
+			_, err := o.charge(ctx, o.store, o.w, allocation.Spend, name, o.key("a", 10))
+			done <- err
+		}()
+		waitFor(t, "the commit to wait for the replica, or to end", func() bool { return waiting() == 1 || len(done) == 1 })
+		if len(done) == 1 && waiting() == 0 {
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// A caller that leaves does not cancel the wait: the row stays invisible.
 	leave()
 	mustBe(t, <-done, regional.ErrUnknownOutcome)
-	if o.idCount("waits") != 0 || waiting() != 1 {
+	if o.idCount(name) != 0 || waiting() != 1 {
 		t.Fatal("the wait was cancelled when the caller left")
 	}
 	other := o.w.(*writer)
@@ -205,7 +215,7 @@ func TestACancelledWaitForAReplicaIsUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Now it is visible, but not certain. Resolve says so only after a commit of its own, which waits for the replica too.
-	waitFor(t, "the commit of Resolve to wait", func() bool { return o.idCount("waits") == 1 && waiting() == 1 })
+	waitFor(t, "the commit of Resolve to wait", func() bool { return o.idCount(name) == 1 && waiting() == 1 })
 	select {
 	case err := <-resolved:
 		t.Fatalf("resolved before any replica had it: %v", err)

@@ -40,7 +40,7 @@ type base struct {
 	number  int64
 	after   string // xmin of the statement's snapshot
 	closed  int64  // closed_before in it
-	ordered bool   // the coordinator asked for the whole shard: state it even if it is empty
+	ordered bool   // to be stated even if there is nothing to list
 }
 
 // bases are columns of some shards' bases.
