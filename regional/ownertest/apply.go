@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tranche/allocation"
+	"tranche/regional"
 )
 
 func budget(name string, limit int64) allocation.Budget {
@@ -165,6 +166,69 @@ func testReturns(o *owner) {
 	}
 }
 
+// A grant, and a seal after it, must see every row that is made under its share: one that it missed would keep what the
+// ledger gives to others (invariant 9).
+func testGrantWaits(o *owner) {
+	o.joined(10, "a")
+	a := o.key("a", 0)
+	making := o.begin(o.w, o.want("one", a))
+	answer := o.answer()
+	answer.Shares = []allocation.ShareGrant{o.grant("a", 2, 10, 4)}
+	applied := background(func() error { return o.Other.Apply(o.Context(), o.second, answer, 1) })
+	o.othersGo()
+	select {
+	case err := <-applied:
+		o.Fatalf("applied while a row was being made: %v", err)
+	default:
+	}
+	writes, _ := admission(making.Seen(), allocation.Spend, "one", 3, a)
+	o.must(making.Commit(o.Context(), writes))
+	o.must(receive(o, applied))
+	if u := o.usage(a); u.Generation != 2 || u.Returned != 6 || u.Spent != 3 {
+		o.Fatalf("%+v", u)
+	}
+}
+
+// Whatever a decision rests on must be read from the row as it is after the wait for its lock.
+func testReadAfterWait(o *owner) {
+	o.joined(100, "a")
+	a := o.key("a", 0)
+	o.mustCharge(allocation.Spend, "zero", 1, a)
+	applier := o.writer(o.Owner)
+	for generation := int64(2); generation < 7; generation++ {
+		name := fmt.Sprint("id-", generation)
+		want := o.want(name, a)
+		want.Usage[0].Make = false // else the share's lock would be waited for, not the row's
+		holding := o.begin(o.w, want)
+		answer := o.answer()
+		answer.Shares, answer.Revision = []allocation.ShareGrant{o.grant("a", generation, 100+generation, 100+generation)}, generation
+		applied := background(func() error { return o.Owner.Apply(o.Context(), applier, answer, generation) })
+		o.othersGo() // it waits first, most likely; either order must do
+		waiting := background(func() *regional.Seen {
+			b, err := o.Other.Begin(o.Context(), o.second, want)
+			if err != nil {
+				o.Error(err)
+				return nil
+			}
+			defer b.Abandon()
+			return b.Seen()
+		})
+		o.othersGo()
+		writes, _ := admission(holding.Seen(), allocation.Spend, name, 1, a)
+		o.must(holding.Commit(o.Context(), writes))
+		seen := receive(o, waiting)
+		o.must(receive(o, applied))
+		if seen == nil {
+			return
+		}
+		// The owner's row is read under the lock, so it tells which grants the locked row must show.
+		u := seen.Usage[a]
+		if known := max(1, seen.Revision); u.Spent != generation || u.Generation != known || known > 1 && u.Granted != 100+known {
+			o.Fatalf("generation %d: %+v", generation, u)
+		}
+	}
+}
+
 // An answer for somebody else would let two databases spend one share (invariant 3).
 func testWhoseAnswer(o *owner) {
 	first := o.answer()
@@ -208,7 +272,7 @@ func testStop(o *owner) {
 	o.joined(10, "a")
 	running := o.begin(o.w, o.want("one", o.key("a", 0)))
 	stopped := background(func() error { return o.Other.Stop(o.Context(), allocation.HistoryLost, "first") })
-	o.peek(o.want("one"))
+	o.othersGo()
 	select {
 	case err := <-stopped:
 		o.Fatalf("it returned while a batch may still commit: %v", err)

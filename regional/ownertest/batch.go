@@ -218,7 +218,7 @@ func testLockWait(o *owner) {
 			}
 			return b
 		})
-		o.peek(o.want(name, a)) // a reader waits for nobody
+		o.othersGo()
 		writes, _ := admission(first.Seen(), allocation.Spend, name, 1, a)
 		o.must(first.Commit(o.Context(), writes))
 		second := receive(o, waiting)

@@ -60,6 +60,8 @@ func Run(t *testing.T, open func(t *testing.T, idle bool) Opened) {
 		{"changes", false, testChanges},
 		{"generations", false, testGenerations},
 		{"returns", false, testReturns},
+		{"a grant waits for rows being made", false, testGrantWaits},
+		{"a row is read after the wait", false, testReadAfterWait},
 		{"whose answer", false, testWhoseAnswer},
 		{"stop", false, testStop},
 		{"close", false, testClose},
@@ -194,6 +196,15 @@ func (o *owner) spent(k allocation.UsageKey) int64 {
 func (o *owner) found(name string) *allocation.Admission {
 	o.Helper()
 	return o.peek(regional.Want{IDs: []allocation.IDKey{id(name)}, Changes: math.MaxInt64}).IDs[id(name)]
+}
+
+// othersGo gives what runs in the background the time of some calls, for it to come to its end wrongly, or to wait. A
+// reader waits for nobody.
+func (o *owner) othersGo() {
+	o.Helper()
+	for range 20 {
+		o.peek(o.want("none", o.key("none", 0)))
+	}
 }
 
 // later is a context that ends when the test has no more patience.

@@ -89,9 +89,7 @@ func testCloseWaits(o *owner) {
 		_, err := o.Other.Close(o.Context(), o.second, o.first+300, 0)
 		return err
 	})
-	for range 3 {
-		o.peek(o.want("one", a))
-	}
+	o.othersGo()
 	select {
 	case err := <-closed:
 		o.Fatalf("closed while a batch may still commit: %v", err)

@@ -36,7 +36,7 @@ func TestMut(t *testing.T) {
 		}
 		for _, n := range where[r] {
 			c := world_(n).Without(r)
-			c.MaxStates = 900_000
+			c.MaxStates = 1_200_000
 			t.Log("\n", Walk(c, nil))
 		}
 	}

@@ -114,18 +114,14 @@ func (w *world) account(d, t int, op allocation.Op) {
 
 func (m *machine) messageSteps(add adder, d int) {
 	name := databaseName(d)
+	// A message is lost, if it ever is, when the next call is made: before that, a lost one and a slow one are the same.
 	add(func(m *machine, w *world) bool {
-		if !w.dbs[d].on || !w.nodes[d].on || w.calls[d].kind != nothing {
+		if !w.dbs[d].on || !w.nodes[d].on {
 			return false
 		}
 		w.calls[d] = m.call(w, d)
 		return true
 	}, "%s calls the coordinator", name)
-	add(func(_ *machine, w *world) bool {
-		had := w.calls[d].kind != nothing
-		w.calls[d] = message{}
-		return had
-	}, "the message of %s is lost", name)
 	add(func(m *machine, w *world) bool {
 		if w.calls[d].kind != request {
 			return false
@@ -190,7 +186,7 @@ func (m *machine) lateSteps(add adder, d int, name string) {
 func (m *machine) lossSteps(add adder) {
 	if m.OwnerRestores > 0 {
 		add(func(m *machine, w *world) bool {
-			if int(w.ownerRestores) >= m.OwnerRestores || w.backed && w.backup == w.dbs[0] {
+			if int(w.ownerRestores) >= m.OwnerRestores || w.backed {
 				return false
 			}
 			w.backup, w.backed = w.dbs[0], true
@@ -210,7 +206,7 @@ func (m *machine) lossSteps(add adder) {
 	}
 	if m.EtcdRestores > 0 {
 		add(func(m *machine, w *world) bool {
-			if int(w.etcdRestores) >= m.EtcdRestores || w.snapped && w.snapshot == w.etcd {
+			if int(w.etcdRestores) >= m.EtcdRestores || w.snapped {
 				return false
 			}
 			w.snapshot, w.snapped = w.etcd, true

@@ -2,6 +2,9 @@ package ownertwin
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"reflect"
 	"testing"
 	"time"
 
@@ -161,6 +164,9 @@ func open(t *testing.T, idle bool) ownertest.Opened {
 	if !idle {
 		db.LockTimeout = time.Hour
 	}
+	if rule := os.Getenv(breakVariable); rule != "" {
+		reflect.ValueOf(&db.Breaks).Elem().FieldByName(rule).SetBool(true)
+	}
 	endpoint := NewEndpoint(db)
 	one, two := w.Process("node-1"), w.Process("node-2")
 	one.Serve()
@@ -180,3 +186,31 @@ func open(t *testing.T, idle bool) ownertest.Opened {
 
 // The twin must keep the contract that the store on Postgres keeps, or what is proven in simulation says nothing.
 func TestConformance(t *testing.T) { ownertest.Run(t, open) }
+
+// breakVariable names a rule for the twin to leave out, in a process of its own.
+const breakVariable = "TRANCHE_TWIN_BREAK"
+
+// A suite that has never been seen to fail proves nothing: each rule that the twin can leave out must be missed.
+func TestSuiteBites(t *testing.T) {
+	if os.Getenv(breakVariable) != "" {
+		return
+	}
+	for rule, test := range map[string]string{
+		"NoMark": "a_writer_whose_mark_is_gone", "NoSwitchLock": "close_waits_for_batches", "LookUpFirst": "a_lock_that_is_waited_for",
+		"OpenTableOnly": "id_tables", "StaleShare": "a_row_is_read_after_the_wait", "NoShareLock": "a_grant_waits_for_rows_being_made",
+		"CommitMismatched": "exactly_what_was_decided",
+	} {
+		t.Run(rule, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			c := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestConformance$/^"+test+"$")
+			c.Env = append(os.Environ(), breakVariable+"="+rule)
+			if out, err := c.CombinedOutput(); err == nil {
+				t.Errorf("%s passed without the rule:\n%s", test, out)
+			}
+		})
+	}
+	if fields := reflect.TypeFor[Breaks]().NumField(); fields != 7 {
+		t.Errorf("%d rules can be left out; name the test that misses each", fields)
+	}
+}
