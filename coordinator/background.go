@@ -20,10 +20,9 @@ const (
 func (s *Service) lead(ctx context.Context) error {
 	s.setLeading(true)
 	defer s.setLeading(false)
-	tick := time.NewTicker(backgroundTick)
-	defer tick.Stop()
 	var swept, marks time.Time
-	for {
+	for ctx.Err() == nil {
+		started := s.now()
 		if err := s.round(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("background work is not done", "error", err)
 		}
@@ -39,13 +38,15 @@ func (s *Service) lead(ctx context.Context) error {
 				s.log.Warn("marks are not swept", "error", err)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		case <-s.nudge:
-		}
+		s.awaitNudge(ctx, rest(s.runtime, started, backgroundTick))
 	}
+	return nil
+}
+
+func (s *Service) awaitNudge(ctx context.Context, most time.Duration) {
+	ctx, cancel := s.runtime.WithTimeout(ctx, most)
+	defer cancel()
+	s.nudge.Wait(ctx)
 }
 
 func (s *Service) setLeading(leading bool) {

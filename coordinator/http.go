@@ -83,7 +83,7 @@ func ok(body any) reply { return reply{status: http.StatusOK, body: body} }
 // another role is 403.
 func (s *Service) route(mux *http.ServeMux, pattern string, roles []string, serve func(call) (reply, error)) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), requestTimeout+s.config.ReportUnreachableAfter/3)
+		ctx, cancel := s.runtime.WithTimeout(r.Context(), requestTimeout+s.config.ReportUnreachableAfter/3)
 		defer cancel()
 		answer, err := s.serve(ctx, r, roles, serve)
 		if err != nil {

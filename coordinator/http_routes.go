@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"net/http"
-	"time"
 
 	"tranche/allocation"
 )
@@ -151,25 +150,25 @@ func created(dry bool) int {
 }
 
 func (s *Service) serveSync(c call) (reply, error) {
-	started := time.Now()
+	started := s.now()
 	q, err := decodeBody[allocation.SyncCall](c, maxSyncBytes)
 	if err == nil && q.Region != c.token.Region {
 		err = problem(http.StatusForbidden, CodeForbidden, "the token is of region "+c.token.Region, "call with the region's own token")
 	}
 	if err != nil {
-		s.metrics.sync(syncInvalid, started)
+		s.metrics.sync(syncInvalid, s.now().Sub(started))
 		return reply{}, err
 	}
 	a, err := s.Sync(c.ctx, q)
 	switch {
 	case err != nil && asProblem(err).Status < http.StatusInternalServerError:
-		s.metrics.sync(syncInvalid, started)
+		s.metrics.sync(syncInvalid, s.now().Sub(started))
 	case err != nil:
-		s.metrics.sync(syncFailed, started)
+		s.metrics.sync(syncFailed, s.now().Sub(started))
 	case a.Refusal != "":
-		s.metrics.sync(syncRefused, started)
+		s.metrics.sync(syncRefused, s.now().Sub(started))
 	default:
-		s.metrics.sync(syncAnswered, started)
+		s.metrics.sync(syncAnswered, s.now().Sub(started))
 	}
 	return ok(a), err
 }

@@ -83,9 +83,9 @@ func newMetrics(s *Service, registry prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) sync(result string, started time.Time) {
+func (m *metrics) sync(result string, took time.Duration) {
 	m.syncs.WithLabelValues(result).Inc()
-	m.duration.Observe(time.Since(started).Seconds())
+	m.duration.Observe(took.Seconds())
 }
 
 func (s *state) liveBudgets() int {

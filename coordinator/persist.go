@@ -29,18 +29,15 @@ type writing struct {
 }
 
 func (s *Service) persistOften(ctx context.Context) error {
-	tick := time.NewTicker(persistTick)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			if err := s.persist(ctx); err != nil && ctx.Err() == nil {
-				s.log.Warn("statements are not written", "error", err)
-			}
+	s.runtime.Sleep(ctx, persistTick)
+	for ctx.Err() == nil {
+		started := s.now()
+		if err := s.persist(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("statements are not written", "error", err)
 		}
+		s.runtime.Sleep(ctx, rest(s.runtime, started, persistTick))
 	}
+	return nil
 }
 
 // persist writes the contacts and statements that are due: of each region what was unwritten longest comes first.

@@ -30,8 +30,7 @@ type region struct {
 	queue      *queue
 	told       map[allocation.ShareRef]telling // shares of the queue that were sent
 	closed     map[allocation.ShareRef]int     // closed terms that the owner may still have, and how often it was told
-	wake       chan struct{}                   // closed, and replaced, when there is something new to say
-	held       bool                            // somebody may wait for wake
+	held       waiters                         // calls that wait for something new to say
 	writing    writing
 	skew       time.Duration // the region's clock less ours, when we last heard of a call
 	skewAt     time.Time     // by our clock; zero: we heard of none since we started
@@ -69,7 +68,7 @@ func (s *state) region(name string) *region {
 	if r == nil {
 		r = &region{
 			name: name, shards: map[int]*shard{}, stated: map[allocation.ShareRef]allocation.Generation{},
-			queue: newQueue(), told: map[allocation.ShareRef]telling{}, closed: map[allocation.ShareRef]int{}, wake: make(chan struct{}),
+			queue: newQueue(), told: map[allocation.ShareRef]telling{}, closed: map[allocation.ShareRef]int{},
 		}
 		s.regions[name] = r
 	}
@@ -98,12 +97,7 @@ func (r *region) inContact(now time.Time, within time.Duration) bool {
 func (r *region) measure(theirs, ours time.Time) { r.skew, r.skewAt = theirs.Sub(ours), ours }
 
 // wakeUp answers the calls that are held.
-func (r *region) wakeUp() {
-	if r.held {
-		close(r.wake)
-		r.wake, r.held = make(chan struct{}), false
-	}
-}
+func (r *region) wakeUp() { r.held.wake() }
 
 // want puts a share into the queue if the owner has yet to state its generation. A period that the owner has closed
 // interests it no more.

@@ -55,15 +55,14 @@ type Service struct {
 	writer  Writer
 	metrics *metrics
 
-	turns   chan *turn
-	stopped chan struct{} // closed when no turn is taken any more
+	turns turns
+	nudge Signal // the background work has something to do
 
 	mu        sync.Mutex
 	leading   bool
 	trust     clockTrust
 	clockWord string    // why the clock is not trusted; empty: it is
 	audited   time.Time // of the last audit line
-	nudge     chan struct{}
 }
 
 // New makes a replica. Nothing happens before Run.
@@ -82,8 +81,7 @@ func New(c Config) *Service {
 	}
 	s := &Service{
 		config: c, log: c.Log, runtime: c.Runtime, random: newRandomness(c.Random),
-		state: newState(c.Runtime.Now), nudge: make(chan struct{}, 1),
-		turns: make(chan *turn), stopped: make(chan struct{}),
+		state: newState(c.Runtime.Now), nudge: c.Runtime.NewSignal(),
 	}
 	s.mirror = NewMirror(c.Store, s.applyEvents)
 	s.mirror.Runtime, s.mirror.Log = c.Runtime, c.Log.Named("mirror")
@@ -101,20 +99,16 @@ func (s *Service) applyEvents(events []Event, revision int64, reset bool) {
 	}
 }
 
-func (s *Service) nudgeBackground() {
-	select {
-	case s.nudge <- struct{}{}:
-	default: // it is nudged already
-	}
-}
+func (s *Service) nudgeBackground() { s.nudge.Notify() }
 
 // Run works until ctx ends or a part fails for good, and returns when everything that it started has ended.
 func (s *Service) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var wait sync.WaitGroup
+	defer s.turns.stop()
+	all := newParts(s.runtime)
 	start := func(name string, run func(context.Context) error) {
-		wait.Go(func() {
+		all.start(name, func() {
 			if err := run(ctx); err != nil && ctx.Err() == nil {
 				cancel(fmt.Errorf("%s: %w", name, err))
 			}
@@ -122,7 +116,6 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	start("mirror", s.mirror.Run)
 	start("committer", s.commits.Run)
-	start("turns", s.takeTurns)
 	start("work", func(ctx context.Context) error {
 		if err := s.mirror.WaitFor(ctx, 0); err != nil {
 			return err
@@ -133,7 +126,7 @@ func (s *Service) Run(ctx context.Context) error {
 		start("persist", s.persistOften)
 		return s.config.Store.Lead(ctx, "background", s.lead)
 	})
-	wait.Wait()
+	all.wait()
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("coordinator: %w", err)
 	}

@@ -187,7 +187,7 @@ func (s *Service) uses() (above, over []BudgetUse) {
 }
 
 func (s *Service) etcdMembers(ctx context.Context) ([]Member, error) {
-	ctx, cancel := context.WithTimeout(ctx, membersTimeout)
+	ctx, cancel := s.runtime.WithTimeout(ctx, membersTimeout)
 	defer cancel()
 	return s.config.Store.Members(ctx)
 }

@@ -170,22 +170,28 @@ func (s *Service) answerOrHold(ctx context.Context, call allocation.SyncCall, ac
 	if len(call.Low) > 0 {
 		wait = min(wait, lowPoll)
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	news := s.runtime.NewSignal()
+	defer s.release(call.Region, news)
+	held, cancel := s.runtime.WithTimeout(ctx, wait)
+	defer cancel()
 	for {
-		answer, urgent, wake := s.answer(call, acks, ended)
-		if urgent || wait == 0 {
+		over := held.Err() != nil
+		answer, urgent := s.answer(call, acks, ended, news)
+		if urgent || over {
 			return answer, nil
 		}
-		select {
-		case <-wake:
-		case <-timer.C:
-			answer, _, _ = s.answer(call, acks, ended)
-			return answer, nil
-		case <-ctx.Done():
-			return answer, nil
+		news.Wait(held)
+		if ctx.Err() != nil {
+			return answer, nil // nobody hears it
 		}
 	}
+}
+
+// release forgets a call that is not held any more.
+func (s *Service) release(region string, news Signal) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	s.state.regions[region].held.drop(news)
 }
 
 // baseAnswer is what every answer says.
@@ -199,16 +205,16 @@ func (s *Service) baseAnswer(r *region) allocation.SyncAnswer {
 }
 
 // answer gathers what this region has to hear. It costs what is new for it: its queue, and the changes since its number.
-func (s *Service) answer(call allocation.SyncCall, acks []allocation.ShardAck, ended []string) (a allocation.SyncAnswer, urgent bool, wake <-chan struct{}) {
+// Unless it is urgent, news is notified when there is more to say.
+func (s *Service) answer(call allocation.SyncCall, acks []allocation.ShardAck, ended []string, news Signal) (a allocation.SyncAnswer, urgent bool) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	r := s.state.regions[call.Region]
 	if r.doc == nil { // removed while the call was held
-		return allocation.SyncAnswer{}, true, r.wake
+		return allocation.SyncAnswer{}, true
 	}
 	a = s.baseAnswer(r)
 	a.Acknowledged, a.EndedAcknowledged = acks, ended
-	r.held = true
 	urgent = s.addShares(r, &a)
 	var more bool
 	a.Budgets, a.Config, more = s.state.configSince(call.Config)
@@ -217,7 +223,10 @@ func (s *Service) answer(call allocation.SyncCall, acks []allocation.ShardAck, e
 	a.Elsewhere = s.elsewhere(call)
 	urgent = urgent || slices.ContainsFunc(acks, func(k allocation.ShardAck) bool { return k.Whole })
 	urgent = urgent || len(a.Budgets)+len(ended) > 0
-	return a, urgent, r.wake
+	if !urgent {
+		r.held.add(news)
+	}
+	return a, urgent
 }
 
 // addShares adds the shares whose newest generation the owner has not stated. One that is sent a second time may have

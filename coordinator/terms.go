@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
 	"sync"
 
@@ -117,27 +118,33 @@ func (s *Service) follow(ref allocation.ShareRef, now allocation.Instant) Change
 // no error: somebody else acted, and the next round decides anew. It returns how many were written.
 func eachOf[T any](ctx context.Context, s *Service, due []T, decide func(T) (Change, error)) (done int, err error) {
 	var mu sync.Mutex
-	var wait sync.WaitGroup
-	places := make(chan struct{}, maxBackground)
-	for _, x := range due {
-		places <- struct{}{}
-		if ctx.Err() != nil {
-			break
+	next := 0
+	pull := func() (x T, ok bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ok = next < len(due) && ctx.Err() == nil; ok {
+			x = due[next]
+			next++
 		}
-		wait.Go(func() {
-			defer func() { <-places }()
-			wrote, failed := s.once(ctx, func() (Change, error) { return decide(x) })
-			mu.Lock()
-			defer mu.Unlock()
-			if wrote {
-				done++
-			}
-			if failed != nil && err == nil {
-				err = failed
+		return x, ok
+	}
+	all := newParts(s.runtime)
+	for i := range min(maxBackground, len(due)) {
+		all.start(fmt.Sprintf("change-%d", i), func() {
+			for x, ok := pull(); ok; x, ok = pull() {
+				wrote, failed := s.once(ctx, func() (Change, error) { return decide(x) })
+				mu.Lock()
+				if wrote {
+					done++
+				}
+				if err == nil {
+					err = failed
+				}
+				mu.Unlock()
 			}
 		})
 	}
-	wait.Wait()
+	all.wait()
 	return done, err
 }
 
