@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -62,7 +63,7 @@ func TestOffline(t *testing.T) {
 
 // The administration against a real deployment: an etcd, a coordinator, two regions with a Postgres and a node each.
 func TestDeployment(t *testing.T) {
-	s, err := stage.Start(t.Context(), stage.Options{Regions: []string{"us-east", "eu-west"}, NodesEach: 1, Coordinators: 1, Unreachable: 10 * time.Second})
+	s, err := stage.Start(t.Context(), stage.Options{Regions: []string{"us-east", "eu-west"}, NodesEach: 1, Coordinators: 1, Unreachable: 3 * time.Second})
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
@@ -72,10 +73,10 @@ func TestDeployment(t *testing.T) {
 		t.Fatal(err)
 	}
 	// One folder after the other: when regions come and go, all ledgers follow, and what others rebalanced with them.
-	for _, folder := range []string{"deployment", "members"} {
+	for _, folder := range []string{"deployment", "members", "partition"} {
 		t.Run(folder, func(t *testing.T) {
 			testscript.Run(t, testscript.Params{
-				Dir: filepath.Join("testdata", folder), Cmds: commands, RequireExplicitExec: true,
+				Dir: filepath.Join("testdata", folder), Cmds: with(s), RequireExplicitExec: true,
 				Setup: func(e *testscript.Env) error {
 					e.Setenv("TRANCHE_COORDINATOR", s.Coordinators[0].Address)
 					e.Setenv("TRANCHE_TOKEN", s.AdminToken)
@@ -90,6 +91,22 @@ func TestDeployment(t *testing.T) {
 	if err := s.Failure(); err != nil {
 		t.Error(err)
 	}
+}
+
+// with adds the commands that harm a deployment: cut REGION, heal REGION, crash REGION (its first node).
+func with(s *stage.Stage) map[string]func(*testscript.TestScript, bool, []string) {
+	all := maps.Clone(commands)
+	for name, do := range map[string]func(*stage.Region){
+		"cut": (*stage.Region).Cut, "heal": (*stage.Region).Heal, "crash": func(r *stage.Region) { r.Nodes[0].Kill() },
+	} {
+		all[name] = func(ts *testscript.TestScript, neg bool, args []string) {
+			if neg || len(args) != 1 || s.Regions[args[0]] == nil {
+				ts.Fatalf("usage: %s REGION", name)
+			}
+			do(s.Regions[args[0]])
+		}
+	}
+	return all
 }
 
 func matches(pattern, text string) bool {

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -51,8 +53,10 @@ func (a *App) showStranded(r coordinator.StrandedReport) {
 		rows = append(rows, []any{l.Region, l.Budget, l.Period.Start.String(), l.Generation.String(), l.Stranded, l.Exposed, ahead, a.ago(l.StatedAt)})
 	}
 	a.table([]string{"region", "budget", "period", "generation", "stranded", "exposed", "ahead", "stated"}, rows)
-	for unit, n := range r.Total {
-		a.printf("%d %s are stranded in running periods\n", n, unit)
+	for _, unit := range slices.Sorted(maps.Keys(r.Total)) {
+		if n := r.Total[unit]; n > 0 {
+			a.printf("%d %s are stranded in running periods\n", n, unit)
+		}
 	}
 	if r.More > 0 {
 		a.printf("%d more lines; --json shows the totals\n", r.More)
