@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"tranche/allocation"
 )
@@ -14,14 +16,14 @@ import (
 func (s *Service) closeTerms(ctx context.Context) (closed int, err error) {
 	now := s.instant()
 	s.state.mu.Lock()
-	var due []allocation.ShareRef
-	for ref, l := range s.state.ledgers {
-		if l.value.Periods.End() <= now && s.overEverywhere(l.value) {
-			if due = append(due, ref); len(due) == maxPerTick {
-				break
+	due := portion(s.state, &s.state.closing, func(budget string) (due []allocation.ShareRef) {
+		for _, l := range s.state.terms[budget] {
+			if l.value.Periods.End() <= now && s.overEverywhere(l.value) {
+				due = append(due, refOf(l.value))
 			}
 		}
-	}
+		return due
+	})
 	s.state.mu.Unlock()
 	return eachOf(ctx, s, due, func(ref allocation.ShareRef) (Change, error) { return s.closeTerm(ref), nil })
 }
@@ -81,12 +83,13 @@ func (s *Service) closeTerm(ref allocation.ShareRef) Change {
 func (s *Service) sweep(ctx context.Context) error {
 	before := s.now().Add(-s.config.ClosingRetention)
 	s.state.mu.Lock()
-	var due []Item
+	var over []*doc[Closing]
 	for _, c := range s.state.closings {
-		if c.value.Closed.Before(before) && len(due) < maxPerTick {
-			due = append(due, c.item)
+		if c.value.Closed.Before(before) {
+			over = append(over, c)
 		}
 	}
+	var due []Item
 	sorted := sortedRebalances(s.state.rebalances)
 	for i, d := range sorted {
 		if d.value.State == RebalanceDone && (d.value.Ended.Before(before) || i < len(sorted)-maxRebalances) {
@@ -94,6 +97,11 @@ func (s *Service) sweep(ctx context.Context) error {
 		}
 	}
 	s.state.mu.Unlock()
+	// They may be many, so without the lock: a document in the picture is replaced, never changed.
+	slices.SortFunc(over, func(a, b *doc[Closing]) int { return cmp.Compare(a.item.Key, b.item.Key) })
+	for _, c := range over[:min(maxPerTick, len(over))] {
+		due = append(due, c.item)
+	}
 	_, err := eachOf(ctx, s, due, func(item Item) (Change, error) {
 		return Change{Reads: []Item{item}, Deletes: []string{item.Key}}, nil
 	})

@@ -45,7 +45,7 @@ func (s *Service) persist(ctx context.Context) error {
 	now := s.now()
 	s.state.mu.Lock()
 	var due []Change
-	for _, r := range s.state.regions {
+	for _, r := range s.state.ordered {
 		if r.doc != nil {
 			due = append(due, s.dueOf(r, now)...)
 		}

@@ -177,9 +177,9 @@ func (s *Service) finishRebalances(ctx context.Context) error {
 	now := s.instant()
 	s.state.mu.Lock()
 	var due []string
-	for id, d := range s.state.rebalances {
+	for _, d := range sortedRebalances(s.state.rebalances) {
 		if d.value.State == RebalanceMoving && !s.stillMoving(d.value, now) {
-			due = append(due, id)
+			due = append(due, d.value.ID)
 		}
 	}
 	s.state.mu.Unlock()

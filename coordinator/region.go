@@ -21,19 +21,20 @@ const (
 // Its queue holds the shares whose newest generation the owner has not stated yet: exactly what the next answer has to
 // say. It is kept as ledgers and statements come in, so that a call costs what changed, not what there is.
 type region struct {
-	name       string
-	doc        *doc[RegionDocument] // nil: not registered
-	contact    Contact              // the newest that was heard by any replica
-	contactDoc *doc[Contact]
-	shards     map[int]*shard
-	stated     map[allocation.ShareRef]allocation.Generation // the generation of each share that the owner has stored
-	queue      *queue
-	told       map[allocation.ShareRef]telling // shares of the queue that were sent
-	closed     map[allocation.ShareRef]int     // closed terms that the owner may still have, and how often it was told
-	held       waiters                         // calls that wait for something new to say
-	writing    writing
-	skew       time.Duration // the region's clock less ours, when we last heard of a call
-	skewAt     time.Time     // by our clock; zero: we heard of none since we started
+	name        string
+	doc         *doc[RegionDocument] // nil: not registered
+	contact     Contact              // the newest that was heard by any replica
+	contactDoc  *doc[Contact]
+	shards      map[int]*shard
+	stated      map[allocation.ShareRef]allocation.Generation // the generation of each share that the owner has stored
+	queue       *queue
+	told        map[allocation.ShareRef]telling // shares of the queue that were sent
+	closed      *queue                          // closed terms that the owner may still have
+	closedTimes map[allocation.ShareRef]int     // how often it was told of each
+	held        waiters                         // calls that wait for something new to say
+	writing     writing
+	skew        time.Duration // the region's clock less ours, when we last heard of a call
+	skewAt      time.Time     // by our clock; zero: we heard of none since we started
 }
 
 // telling is how often a generation of a share was sent.
@@ -68,9 +69,11 @@ func (s *state) region(name string) *region {
 	if r == nil {
 		r = &region{
 			name: name, shards: map[int]*shard{}, stated: map[allocation.ShareRef]allocation.Generation{},
-			queue: newQueue(), told: map[allocation.ShareRef]telling{}, closed: map[allocation.ShareRef]int{},
+			queue: newQueue(), told: map[allocation.ShareRef]telling{}, closed: newQueue(), closedTimes: map[allocation.ShareRef]int{},
 		}
 		s.regions[name] = r
+		i, _ := slices.BinarySearchFunc(s.ordered, name, func(o *region, name string) int { return cmp.Compare(o.name, name) })
+		s.ordered = slices.Insert(s.ordered, i, r)
 	}
 	return r
 }
@@ -122,7 +125,8 @@ func names(l allocation.Ledger, h allocation.Holder) bool {
 // forget drops a share whose ledger is closed.
 func (r *region) forget(ref allocation.ShareRef) {
 	if _, stored := r.stated[ref]; stored {
-		r.closed[ref] = 0
+		r.closed.push(ref)
+		r.closedTimes[ref] = 0
 	}
 	r.queue.remove(ref)
 	delete(r.told, ref)
@@ -138,9 +142,7 @@ func (s *state) enterRegion(e Event) error {
 	r.doc = nil
 	err := enter(e, func(d *doc[RegionDocument]) { r.doc = d })
 	if after, _ := r.holder(); after != before {
-		for ref := range s.ledgers {
-			s.look(ref)
-		}
+		s.lookAll()
 	}
 	r.wakeUp()
 	return err
@@ -198,13 +200,11 @@ func (s *state) setShares(r *region, sh *shard, shares []allocation.ShareStateme
 	if !whole {
 		return
 	}
-	for ref := range old {
-		if _, still := sh.shares[ref]; !still {
-			// The owner does not have this share: it must be sent again.
-			delete(r.stated, ref)
-			if l := s.ledgers[ref]; l != nil {
-				r.want(ref, l.value)
-			}
+	for _, ref := range sortedRefs(old, sh.shares) {
+		// The owner does not have this share: it must be sent again.
+		delete(r.stated, ref)
+		if l := s.ledgers[ref]; l != nil {
+			r.want(ref, l.value)
 		}
 	}
 }
@@ -269,7 +269,7 @@ func mergeNodes(a, b []NodeSeen) []NodeSeen {
 	for _, n := range newest {
 		out = append(out, n)
 	}
-	slices.SortFunc(out, func(a, b NodeSeen) int { return b.At.Compare(a.At) })
+	slices.SortFunc(out, func(a, b NodeSeen) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Node, b.Node)) })
 	out = out[:min(maxNodes, len(out))]
 	slices.SortFunc(out, func(a, b NodeSeen) int { return cmp.Compare(a.Node, b.Node) })
 	return out

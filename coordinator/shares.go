@@ -230,8 +230,8 @@ func (s *Service) match(l allocation.Labels) (MatchAnswer, error) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	var all []allocation.Budget
-	for _, d := range s.state.budgets {
-		if !d.value.Deleted {
+	for _, name := range s.state.names {
+		if d := s.state.budgets[name]; !d.value.Deleted {
 			all = append(all, d.value.Budget.WithDefaults())
 		}
 	}

@@ -29,6 +29,7 @@ type state struct {
 	terms      map[string][]*doc[allocation.Ledger] // by budget, sorted by start
 	closings   map[string]*doc[Closing]             // by key
 	regions    map[string]*region
+	ordered    []*region // the same, by name
 	rebalances map[string]*doc[Rebalance]
 	tokens     map[string]*doc[TokenDocument]
 	audit      []Item // the latest maxAuditLines
@@ -36,6 +37,8 @@ type state struct {
 	behind  map[allocation.ShareRef]bool   // ledgers that have not followed their budget or the members yet
 	broken  map[allocation.ShareRef]string // ledgers that are not conserved, and why
 	strange map[string]string              // documents that this version does not know, and why
+
+	opening, following, closing cursor // of the background work
 
 	resetting bool // all is entered anew: look at the ledgers once, at the end
 }
@@ -90,9 +93,7 @@ func (s *state) apply(events []Event, revision int64, reset bool) {
 		slices.SortFunc(s.changes, func(a, b configChange) int { return cmp.Compare(a.number, b.number) })
 	}
 	if reset || s.members().Number != members {
-		for ref := range s.ledgers {
-			s.look(ref)
-		}
+		s.lookAll()
 	}
 }
 
@@ -234,7 +235,7 @@ func (s *state) dropLedger(ref allocation.ShareRef, l *doc[allocation.Ledger]) {
 	if s.terms[ref.Budget] = list; len(list) == 0 {
 		delete(s.terms, ref.Budget)
 	}
-	for _, r := range s.regions {
+	for _, r := range s.ordered {
 		r.forget(ref)
 	}
 }
@@ -250,31 +251,28 @@ func (s *state) look(ref allocation.ShareRef) {
 	if b != nil && (l.value.Version < b.value.Version || l.value.Members < s.members().Number) {
 		s.behind[ref] = true
 	}
-	for _, r := range s.regions {
+	for _, r := range s.ordered {
 		r.want(ref, l.value)
 	}
 }
 
-// members are the regions as ledgers see them.
+// members are the regions as ledgers see them, each list by name.
 func (s *state) members() allocation.Members {
 	var m allocation.Members
 	if s.deployment != nil {
 		m.Number = s.deployment.value.Members
 	}
-	for name, r := range s.regions {
+	for _, r := range s.ordered {
 		if r.doc == nil {
 			continue
 		}
-		m.Regions = append(m.Regions, name)
+		m.Regions = append(m.Regions, r.name)
 		if r.doc.value.Draining {
-			m.Draining = append(m.Draining, name)
+			m.Draining = append(m.Draining, r.name)
 		} else if h, ok := r.holder(); ok {
 			m.Holders = append(m.Holders, h)
 		}
 	}
-	slices.Sort(m.Regions)
-	slices.Sort(m.Draining)
-	slices.SortFunc(m.Holders, func(a, b allocation.Holder) int { return cmp.Compare(a.Region, b.Region) })
 	return m
 }
 
@@ -289,7 +287,7 @@ func (s *state) opened(budget string, now allocation.Instant) []*doc[allocation.
 }
 
 func (s *state) wakeAll() {
-	for _, r := range s.regions {
+	for _, r := range s.ordered {
 		r.wakeUp()
 	}
 }

@@ -124,7 +124,7 @@ func (s *Service) fillStatus(st *Status, add addStatus) {
 	}
 	st.Revision, st.Budgets, st.Ledgers = s.state.revision, s.state.liveBudgets(), len(s.state.ledgers)
 	st.Behind, st.Conserved = len(s.state.behind), len(s.state.broken) == 0
-	for i, ref := range sortedRefs(s.state.broken) {
+	for i, ref := range sortedRefs(s.state.broken, nil) {
 		if i < maxListed {
 			add(SeverityCritical, "stop admitting for this budget and run `tranche verify`", "a ledger is not conserved: %s", s.state.broken[ref])
 		}
@@ -146,12 +146,6 @@ func (s *Service) fillStatus(st *Status, add addStatus) {
 			st.Oldest = &OldestReservation{Region: r.Region, Made: *r.OldestReserved}
 		}
 	}
-}
-
-func sortedRefs(m map[allocation.ShareRef]string) []allocation.ShareRef {
-	return slices.SortedFunc(maps.Keys(m), func(a, b allocation.ShareRef) int {
-		return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.Term, b.Term))
-	})
 }
 
 // uses lists budgets of which more than 80 % is spent or reserved, and those that are overcommitted, the fullest first.
@@ -182,7 +176,9 @@ func (s *Service) uses() (above, over []BudgetUse) {
 		return cmp.Or(cmp.Compare(float64(b.Spent)/float64(max(1, b.Limit)), float64(a.Spent)/float64(max(1, a.Limit))), cmp.Compare(a.Budget, b.Budget))
 	}
 	slices.SortFunc(above, fullest)
-	slices.SortFunc(over, func(a, b BudgetUse) int { return cmp.Compare(b.Overcommitted, a.Overcommitted) })
+	slices.SortFunc(over, func(a, b BudgetUse) int {
+		return cmp.Or(cmp.Compare(b.Overcommitted, a.Overcommitted), cmp.Compare(a.Budget, b.Budget))
+	})
 	return above[:min(maxListed, len(above))], over[:min(maxListed, len(over))]
 }
 

@@ -276,13 +276,11 @@ func (s *state) configSince(number int64) (list []allocation.ConfiguredBudget, r
 // those that closed since. There is no acknowledgement: each is told a few times, and again when it is stated.
 func (s *state) closedOf(r *region, call allocation.SyncCall) []allocation.ShareRef {
 	var closed []allocation.ShareRef
-	for ref := range r.closed {
-		if len(closed) == allocation.MaxSharesPerAnswer {
-			break
-		}
+	for _, ref := range r.closed.take(allocation.MaxSharesPerAnswer) {
 		closed = append(closed, ref)
-		if r.closed[ref]++; r.closed[ref] == closedTold {
-			delete(r.closed, ref)
+		if r.closedTimes[ref]++; r.closedTimes[ref] == closedTold {
+			r.closed.remove(ref)
+			delete(r.closedTimes, ref)
 		}
 	}
 	for _, st := range call.Statements {

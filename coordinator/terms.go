@@ -10,9 +10,6 @@ import (
 	"tranche/allocation"
 )
 
-// maxPerTick is how many ledgers one round of background work opens, brings on or closes; the next round goes on.
-const maxPerTick = 5000
-
 // nextTerm says which term of a budget is to be opened next, if one must be now.
 //
 // A term begins where the one before it ended. Where the coordinator was away for so long that this lies before the
@@ -46,17 +43,16 @@ func spread(name string) uint64 {
 func (s *Service) openTerms(ctx context.Context) (opened int, err error) {
 	now := s.instant()
 	s.state.mu.Lock()
-	var due []string
-	for name, d := range s.state.budgets {
-		if d.value.OpenedThrough == allocation.Never || d.value.Deleted {
-			continue
+	due := portion(s.state, &s.state.opening, func(name string) []string {
+		d := s.state.budgets[name]
+		if d == nil || d.value.OpenedThrough == allocation.Never || d.value.Deleted {
+			return nil
 		}
 		if _, ok := nextTerm(d.value, now); ok {
-			if due = append(due, name); len(due) == maxPerTick {
-				break
-			}
+			return []string{name}
 		}
-	}
+		return nil
+	})
 	s.state.mu.Unlock()
 	return eachOf(ctx, s, due, func(name string) (Change, error) { return s.openNext(name, now), nil })
 }
@@ -85,17 +81,26 @@ func (s *Service) bringOn(ctx context.Context) (followed int, err error) {
 	now := s.instant()
 	s.state.mu.Lock()
 	var due []allocation.ShareRef
-	for ref := range s.state.behind {
-		if l := s.state.ledgers[ref]; l == nil || l.value.Periods.End() <= now {
-			delete(s.state.behind, ref) // over: nothing is granted of it any more
-			continue
-		}
-		if due = append(due, ref); len(due) == maxPerTick {
-			break
-		}
+	if len(s.state.behind) > 0 {
+		due = portion(s.state, &s.state.following, func(budget string) []allocation.ShareRef { return s.behindOf(budget, now) })
 	}
 	s.state.mu.Unlock()
 	return eachOf(ctx, s, due, func(ref allocation.ShareRef) (Change, error) { return s.follow(ref, now), nil })
+}
+
+// behindOf are the ledgers of a budget that are behind and not over.
+func (s *Service) behindOf(budget string, now allocation.Instant) (behind []allocation.ShareRef) {
+	for _, l := range s.state.terms[budget] {
+		ref := refOf(l.value)
+		switch {
+		case !s.state.behind[ref]:
+		case l.value.Periods.End() <= now:
+			delete(s.state.behind, ref) // nothing is granted of it any more
+		default:
+			behind = append(behind, ref)
+		}
+	}
+	return behind
 }
 
 // follow is the change that brings one ledger on. It rests on the budget's document too: a grant by an older limit must

@@ -143,8 +143,8 @@ func (s *Service) revokeToken(ctx context.Context, who actor, name string) error
 		if d.value.Role != RoleAdmin {
 			return change, nil
 		}
-		for other, o := range s.state.tokens {
-			if other != name && o.value.Role == RoleAdmin {
+		for _, other := range slices.Sorted(maps.Keys(s.state.tokens)) {
+			if o := s.state.tokens[other]; other != name && o.value.Role == RoleAdmin {
 				// Compared, so that two revocations at once cannot leave none.
 				change.Reads = append(change.Reads, o.item)
 				return change, nil

@@ -1,0 +1,58 @@
+package coordinator
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"tranche/allocation"
+)
+
+// A portion that always began at the first budget would never come to the last ones while something in front cannot be
+// done; one in a map's order could not be simulated twice.
+func TestPortionsGoRound(t *testing.T) {
+	s := newState(func() time.Time { return time.Time{} })
+	s.names = []string{"a", "b", "c", "e"}
+	for _, name := range s.names {
+		s.budgets[name] = &doc[BudgetDocument]{}
+	}
+	var from cursor
+	visit := func(each int) (names []string) {
+		portion(s, &from, func(budget string) []int {
+			names = append(names, budget)
+			return make([]int, each)
+		})
+		return names
+	}
+	// The document of d is of a later version, its ledger is not.
+	s.terms["d"], s.strange[budgetKey("d")] = nil, "format 2"
+	for _, want := range [][]string{{"a", "b", "c"}, {"d", "e", "a"}, {"b", "c", "d"}, {"e", "a", "b"}} {
+		if got := visit(maxPerTick / 2 * 4 / 5); !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	if got := visit(0); !slices.Equal(got, []string{"c", "d", "e", "a", "b"}) || from != "" {
+		t.Errorf("%v, then from %q", got, from)
+	}
+	if !slices.Equal(s.names, []string{"a", "b", "c", "e"}) {
+		t.Errorf("names became %v", s.names)
+	}
+}
+
+// Regions are told, and woken, in one order, whichever was heard of first.
+func TestRegionsAreInOrder(t *testing.T) {
+	s := newState(func() time.Time { return time.Time{} })
+	s.deployment = &doc[Deployment]{}
+	for _, name := range []string{"us-east", "ap-south", "eu-west", "ap-south"} {
+		s.region(name).doc = &doc[RegionDocument]{}
+	}
+	if got, want := s.members().Regions, []string{"ap-south", "eu-west", "us-east"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	refs := sortedRefs(map[allocation.ShareRef]bool{
+		{Budget: "b", Term: 1}: true, {Budget: "a", Term: 10}: true, {Budget: "a", Term: 2}: true, {Budget: "c", Term: 1}: true,
+	}, map[allocation.ShareRef]bool{{Budget: "c", Term: 1}: false})
+	if want := []allocation.ShareRef{{Budget: "a", Term: 2}, {Budget: "a", Term: 10}, {Budget: "b", Term: 1}}; !slices.Equal(refs, want) {
+		t.Errorf("%v, want %v", refs, want)
+	}
+}
