@@ -95,6 +95,16 @@ func (n *Net) Cut(a, b string, cut bool) {
 	n.Link(a, b).Cut, n.Link(b, a).Cut = cut, cut
 }
 
+// Heal makes all links lose, repeat, delay and cut nothing any more. What is on its way comes as it would have.
+func (n *Net) Heal() {
+	for _, l := range n.links {
+		*l = Conditions{Least: l.Least, Most: l.Most, LateMost: l.LateMost}
+	}
+	d := n.Default
+	n.Default = Conditions{Least: d.Least, Most: d.Most, LateMost: d.LateMost}
+	n.world.Trace("net.heal", "")
+}
+
 // Post sends a message that has no answer. When it arrives, f is called within the scheduler. It says whether the message
 // is on its way.
 func (n *Net) Post(from, to *world.Process, name string, f func()) bool {

@@ -27,7 +27,6 @@ func pairOf(t *testing.T, seed uint64, client func(ctx context.Context, n *Net, 
 	if err := w.Run(time.Hour); err != nil {
 		t.Fatal(err)
 	}
-
 }
 
 func call(ctx context.Context, n *Net, c, s *world.Process, kind Kind, served *int) error {

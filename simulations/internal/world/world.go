@@ -41,7 +41,6 @@ type World struct {
 	foreign   foreign // contexts that the world must look at, since it does not end them itself
 	current   *task
 	idle      []*worker
-	tasks     uint64
 	err       error
 	stopping  bool
 	closed    bool

@@ -1,0 +1,5 @@
+//go:build !race
+
+package simulations
+
+const raceEnabled = false
