@@ -82,6 +82,7 @@ func TestDeployment(t *testing.T) {
 					e.Setenv("TRANCHE_TOKEN", s.AdminToken)
 					e.Setenv("TRANCHE_NODE", s.Regions["us-east"].Nodes[0].Address)
 					e.Setenv("TRANCHE_NODE_TOKEN", s.Gateways[stage.Edge1])
+					e.Setenv("US_EAST_DATABASE", s.Regions["us-east"].Database)
 					e.Setenv("EU_WEST", s.Regions["eu-west"].Nodes[0].Address)
 					return nil
 				},

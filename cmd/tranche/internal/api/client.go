@@ -27,15 +27,16 @@ const (
 	maxAnswer = 64 << 20
 )
 
-// Client calls one service.
+// Client calls one service: the first of its replicas that can be reached.
 type Client struct {
 	service string // "coordinator" or "node", for messages
-	base    string
+	bases   []string
 	token   string
 	http    *http.Client
 }
 
-// New makes a client. ca names a file of certificates to trust, empty for the system's.
+// New makes a client. address is a URL, or several with commas between them; ca names a file of certificates to trust,
+// empty for the system's.
 func New(service, address, token, ca string) (*Client, error) {
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -55,11 +56,15 @@ func New(service, address, token, ca string) (*Client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	return &Client{service: service, base: strings.TrimRight(address, "/"), token: token, http: &http.Client{Transport: transport}}, nil
+	c := &Client{service: service, token: token, http: &http.Client{Transport: transport}}
+	for base := range strings.SplitSeq(address, ",") {
+		c.bases = append(c.bases, strings.TrimRight(base, "/"))
+	}
+	return c, nil
 }
 
-// Address is where the service is.
-func (c *Client) Address() string { return c.base }
+// Address is where the service is: the first address that was given.
+func (c *Client) Address() string { return c.bases[0] }
 
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
@@ -86,16 +91,28 @@ func (c *Client) Do(ctx context.Context, call Call, out any) (http.Header, error
 		return header, nil
 	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return header, fmt.Errorf("read the answer of the %s at %s: %w; are both of the same version?", c.service, c.base, err)
+		return header, fmt.Errorf("read the answer of the %s at %s: %w; are both of the same version?", c.service, c.Address(), err)
 	}
 	return header, nil
 }
 
 // Send sends the call and returns the answer as it came, whatever its status.
 func (c *Client) Send(ctx context.Context, call Call) (status int, header http.Header, body []byte, err error) {
+	for _, base := range c.bases {
+		status, header, body, err = c.sendTo(ctx, base, call)
+		var dial *net.OpError
+		if err == nil || !errors.As(err, &dial) || dial.Op != "dial" {
+			return status, header, body, err
+		}
+		// Nothing was sent: another replica may be asked.
+	}
+	return status, header, body, err
+}
+
+func (c *Client) sendTo(ctx context.Context, base string, call Call) (status int, header http.Header, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	address := c.base + call.Path
+	address := base + call.Path
 	if len(call.Query) > 0 {
 		address += "?" + call.Query.Encode()
 	}
@@ -122,12 +139,12 @@ func (c *Client) Send(ctx context.Context, call Call) (status int, header http.H
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return 0, nil, nil, c.unreachable(err)
+		return 0, nil, nil, c.unreachable(base, err)
 	}
 	defer resp.Body.Close()
 	body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
-		return 0, nil, nil, fmt.Errorf("read the answer of the %s at %s: %w", c.service, c.base, err)
+		return 0, nil, nil, fmt.Errorf("read the answer of the %s at %s: %w", c.service, base, err)
 	}
 	return resp.StatusCode, resp.Header, body, nil
 }
@@ -135,7 +152,7 @@ func (c *Client) Send(ctx context.Context, call Call) (status int, header http.H
 // ErrUnreachable says that the service did not answer.
 var ErrUnreachable = errors.New("is not reachable")
 
-func (c *Client) unreachable(err error) error {
+func (c *Client) unreachable(base string, err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
@@ -148,5 +165,5 @@ func (c *Client) unreachable(err error) error {
 	case errors.As(err, &unknown):
 		hint = "name the authority that signed its certificate: --ca FILE or TRANCHE_CA"
 	}
-	return fmt.Errorf("the %s at %s %w: %w; %s", c.service, c.base, ErrUnreachable, err, hint)
+	return fmt.Errorf("the %s at %s %w: %w; %s", c.service, base, ErrUnreachable, err, hint)
 }

@@ -95,7 +95,7 @@ func Admit(ctx context.Context, c *Client, r Admission) (Decision, error) {
 	}
 	d := Decision{Status: status, Raw: text}
 	if err := json.Unmarshal(text, &d); err != nil {
-		return Decision{}, fmt.Errorf("read the answer of the node at %s (status %d): %w; is this the address of a node?", c.base, status, err)
+		return Decision{}, fmt.Errorf("read the answer of the node at %s (status %d): %w; is this the address of a node?", c.Address(), status, err)
 	}
 	if d.Decision == "" {
 		return d, c.problem(status, text) // it was not even decided

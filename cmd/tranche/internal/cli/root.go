@@ -115,7 +115,7 @@ func atLeastOne(name string) cobra.PositionalArgs {
 // withCoordinator adds the flags of a command that calls the coordinator.
 func (a *App) withCoordinator(commands ...*cobra.Command) {
 	for _, c := range commands {
-		c.Flags().String("coordinator", "", "`URL` of a coordinator (TRANCHE_COORDINATOR; default "+settings.DefaultCoordinator+")")
+		c.Flags().String("coordinator", "", "`URL` of a coordinator, or several with commas (TRANCHE_COORDINATOR; default "+settings.DefaultCoordinator+")")
 		c.Flags().String("token", "", "token of the coordinator (TRANCHE_TOKEN; a flag shows in process lists)")
 		a.withCommon(c)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,6 @@ const (
 type job struct {
 	id       string
 	answered bool // before the crash
-	retried  bool
 	replayed bool // the retry found that it had been charged already
 }
 
@@ -85,16 +85,34 @@ func (w *world) chargedOnce(ctx context.Context, g *gateway, all []*job) error {
 	if stored != int64(len(all)) {
 		return fmt.Errorf("%d different ids were admitted, and the database has charged %d", len(all), stored)
 	}
-	for _, j := range all {
+	return abreastOf(all, func(j *job) error {
 		d, err := g.admitAt(ctx, 1, j.id)
-		if err != nil {
-			return err
+		if err == nil && (!d.Admitted() || !d.Replayed) {
+			err = fmt.Errorf("id %s was admitted before, and now: %s, replayed %v", j.id, why(d), d.Replayed)
 		}
-		if !d.Admitted() || !d.Replayed {
-			return fmt.Errorf("id %s was admitted before, and now: %s, replayed %v", j.id, why(d), d.Replayed)
-		}
+		return err
+	})
+}
+
+// abreastOf does something for each job, several at once.
+func abreastOf(list []*job, do func(*job) error) error {
+	queue := make(chan *job, len(list))
+	for _, j := range list {
+		queue <- j
 	}
-	return nil
+	close(queue)
+	var parts []func(context.Context) error
+	for range abreast {
+		parts = append(parts, func(context.Context) error {
+			for j := range queue {
+				if err := do(j); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return stage.Together(context.Background(), parts...)
 }
 
 // sendAndKill sends the jobs to the first node in three waves, and kills it in the middle of the second.
@@ -124,28 +142,23 @@ func (w *world) sendAndKill(ctx context.Context, g *gateway, list []*job) error 
 
 // retry asks the other node for every id without an answer, until there is one.
 func (w *world) retry(ctx context.Context, g *gateway, list []*job) (retried, replayed int, err error) {
-	for _, j := range list {
-		if j.answered {
-			continue
-		}
-		j.retried = true
-		retried++
-		err := until(ctx, "the other node tells the truth about "+j.id, func() (bool, error) {
+	open := slices.DeleteFunc(slices.Clone(list), func(j *job) bool { return j.answered })
+	if len(open) == 0 {
+		return 0, 0, errors.New("the node answered everything before it was killed; nothing was in mid-flight")
+	}
+	err = abreastOf(open, func(j *job) error {
+		return until(ctx, "the other node tells the truth about "+j.id, func() (bool, error) {
 			d, err := g.admitAt(ctx, 1, j.id)
 			j.replayed = d.Replayed
 			return err == nil && d.Admitted(), err
 		})
-		if err != nil {
-			return 0, 0, err
-		}
+	})
+	for _, j := range open {
 		if j.replayed {
 			replayed++
 		}
 	}
-	if retried == 0 {
-		return 0, 0, errors.New("the node answered everything before it was killed; nothing was in mid-flight")
-	}
-	return retried, replayed, nil
+	return len(open), replayed, err
 }
 
 // jobsStored is what the region's database has charged to the jobs' budget.

@@ -32,7 +32,7 @@ const maxFile = 64 << 10
 
 // Settings are the addresses and tokens that the commands use.
 type Settings struct {
-	Coordinator string            `yaml:"coordinator"`
+	Coordinator string            `yaml:"coordinator"` // several replicas with commas between them
 	Token       string            `yaml:"token"`
 	CA          string            `yaml:"ca"` // a file with the certificates to trust, in PEM; empty: the system's
 	Node        string            `yaml:"node"`
@@ -78,9 +78,11 @@ func Load(flags map[string]string, environment func(string) string) (Settings, e
 	if s.Node == "" {
 		s.Node = DefaultNode
 	}
-	for name, address := range map[string]string{"coordinator": s.Coordinator, "node": s.Node} {
-		if err := CheckURL(address); err != nil {
-			return Settings{}, fmt.Errorf("%s: %w", name, err)
+	for name, addresses := range map[string]string{"coordinator": s.Coordinator, "node": s.Node} {
+		for address := range strings.SplitSeq(addresses, ",") {
+			if err := CheckURL(address); err != nil {
+				return Settings{}, fmt.Errorf("%s: %w", name, err)
+			}
 		}
 	}
 	return s, nil
