@@ -216,6 +216,11 @@ func (p *Process) Go(name string, f func()) {
 	}
 }
 
+// Jitter is a random part of d, by the process's source of random numbers.
+func (p *Process) Jitter(d time.Duration) time.Duration {
+	return time.Duration(p.random.Int64N(int64(max(d, 1))))
+}
+
 // Sleep waits by the process's clock, or less when ctx ends.
 func (p *Process) Sleep(ctx context.Context, d time.Duration) {
 	w := p.world

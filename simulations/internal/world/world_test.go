@@ -25,6 +25,7 @@ type runtimeOfServices interface {
 		Notify()
 		Wait(ctx context.Context)
 	}
+	Jitter(d time.Duration) time.Duration
 }
 
 var _ runtimeOfServices = (*Process)(nil)
