@@ -52,7 +52,7 @@ func TestKillsUnderLoadForLong(t *testing.T) {
 		f := faults[chance.IntN(len(faults))]
 		t.Logf("round %d: %s", n+1, f.name)
 		f.do(n)
-		l.progress(t, 200, "us-east", "eu-west")
+		l.progress(t, someMore, "us-east", "eu-west")
 	}
 	stop()
 	l.judge(t, charges)
@@ -72,11 +72,11 @@ func (th *theatre) hangPostgres(l *load) {
 	timer := time.NewTimer(hung)
 	defer timer.Stop()
 	<-timer.C
-	l.progress(th.t, 200, "eu-west")
+	l.progress(th.t, someMore, "eu-west")
 	if err := r.Postgres.Resume(); err != nil {
 		th.t.Fatal(err)
 	}
-	l.progress(th.t, 200, "us-east")
+	l.progress(th.t, someMore, "us-east")
 }
 
 // hangMember stops the leading etcd member without ending it.
@@ -88,7 +88,7 @@ func (th *theatre) hangMember(l *load) {
 	timer := time.NewTimer(hung)
 	defer timer.Stop()
 	<-timer.C
-	l.progress(th.t, 200, "us-east", "eu-west")
+	l.progress(th.t, someMore, "us-east", "eu-west")
 	if err := th.Etcd.Resume(leader); err != nil {
 		th.t.Fatal(err)
 	}

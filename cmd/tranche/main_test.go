@@ -58,6 +58,7 @@ var commands = map[string]func(*testscript.TestScript, bool, []string){"exits": 
 
 // What a newcomer meets first: help, and what is wrong with what was typed or written in a file. Nothing runs.
 func TestOffline(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{Dir: "testdata/offline", Cmds: commands, RequireExplicitExec: true})
 }
 

@@ -89,6 +89,7 @@ func until(t *testing.T, want string, args ...string) {
 // Everything over TLS, on one machine: a coordinator and a node that run their own etcd and Postgres. They end in order
 // when asked to, and what they stored is there when they start again.
 func TestDevOverTLS(t *testing.T) {
+	t.Parallel()
 	dir := clustertest.Dir(t)
 	cert, key := certificate(t, dir)
 	global, node := freeAddress(t), freeAddress(t)

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -175,11 +175,7 @@ func (a *App) showPlans(plans []applied) error {
 	if len(rows) > 0 {
 		a.table([]string{"budget", "would be", "field", "old", "new"}, rows)
 	}
-	for _, p := range plans {
-		if p.Action != actionUnchanged {
-			a.notes(a.out, p)
-		}
-	}
+	a.notes(plans)
 	a.printf("dry run: %d would be created or changed, %d stand as declared; nothing was changed\n", len(plans)-unchanged, unchanged)
 	return nil
 }
@@ -194,19 +190,37 @@ func orNone(v any) any {
 	return v
 }
 
-// notes tells when a change counts, and the warnings.
-func (a *App) notes(to io.Writer, p applied) {
-	if p.Answer == nil {
-		return
+// notes tells when changes count, and the warnings; one that several budgets have is told once.
+func (a *App) notes(list []applied) {
+	var order []string
+	names := map[string][]string{}
+	add := func(budget, format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		if names[text] == nil {
+			order = append(order, text)
+		}
+		names[text] = append(names[text], budget)
 	}
-	if p.Answer.WindowFrom != nil {
-		fmt.Fprintf(to, "note: %s: the new window counts from %s, when the opened terms end\n", p.Budget, p.Answer.WindowFrom)
+	for _, p := range list {
+		if p.Answer == nil || p.Action == actionUnchanged {
+			continue
+		}
+		if p.Answer.WindowFrom != nil {
+			add(p.Budget, "note: %%s: the new window counts from %s, when the opened terms end", p.Answer.WindowFrom)
+		}
+		if p.Answer.PolicyFrom != nil {
+			add(p.Budget, "note: %%s: the new policy counts from %s, when the opened terms end", p.Answer.PolicyFrom)
+		}
+		for _, w := range p.Answer.Warnings {
+			add(p.Budget, "warning: %%s: %s", strings.ReplaceAll(w, "%", "%%"))
+		}
 	}
-	if p.Answer.PolicyFrom != nil {
-		fmt.Fprintf(to, "note: %s: the new policy counts from %s, when the opened terms end\n", p.Budget, p.Answer.PolicyFrom)
-	}
-	for _, w := range p.Answer.Warnings {
-		fmt.Fprintf(to, "warning: %s: %s\n", p.Budget, w)
+	for _, text := range order {
+		who := names[text][0]
+		if others := len(names[text]) - 1; others > 0 {
+			who += fmt.Sprintf(" and %d others", others)
+		}
+		a.printf(text+"\n", who)
 	}
 }
 
@@ -226,11 +240,7 @@ func (a *App) showApplied(list []applied) error {
 	if len(rows) > 0 {
 		a.table([]string{"budget", "", "version", "permits per period"}, rows)
 	}
-	for _, p := range list {
-		if p.Action != actionUnchanged {
-			a.notes(a.out, p)
-		}
-	}
+	a.notes(list)
 	a.printf("%d created, %d changed, %d unchanged\n", counts[actionCreated], counts[actionChanged], counts[actionUnchanged])
 	return nil
 }
