@@ -22,6 +22,7 @@ func TestManyNodesOverTheSameKeys(t *testing.T) {
 	const share, tries = 60, 60
 	for _, n := range names {
 		o.give(n, share)
+		o.mustMake(o.key(n, 10), o.key(n, 11)) // so that batches lock usage rows only, and share rows do not order them
 	}
 	stores := []*Store{o.store, open(t, o.url)}
 	var admitted, raced atomic.Int64
@@ -43,6 +44,7 @@ func TestManyNodesOverTheSameKeys(t *testing.T) {
 				if len(chosen) == 0 {
 					continue
 				}
+				random.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
 				ok, err := o.chargeAgain(s, w, fmt.Sprint(worker, "-", i), &raced, chosen...)
 				if err != nil {
 					t.Error(err)

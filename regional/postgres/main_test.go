@@ -32,6 +32,8 @@ type owner struct {
 	store *Store
 	w     regional.Writer
 	first allocation.Instant // a minute's start, some minutes before now
+
+	made map[allocation.UsageKey]bool // rows that charge need not make
 }
 
 // newOwner opens a fresh database with an incarnation.
@@ -143,10 +145,9 @@ func (o *owner) spend(s *Store, w regional.Writer, name string, keys ...allocati
 }
 
 func (o *owner) charge(ctx context.Context, s *Store, w regional.Writer, op allocation.Op, name string, keys ...allocation.UsageKey) (bool, error) {
-	keys = slices.SortedFunc(slices.Values(keys), allocation.UsageKey.Compare)
 	want := regional.Want{IDs: []allocation.IDKey{id(name)}, Changes: noChanges}
 	for _, k := range keys {
-		want.Usage = append(want.Usage, o.wanted(k, true))
+		want.Usage = append(want.Usage, o.wanted(k, !o.made[k]))
 	}
 	b, err := s.Begin(ctx, w, want)
 	if err != nil {
@@ -192,6 +193,28 @@ func chargeAll(seen *regional.Seen, op allocation.Op, name string, keys []alloca
 	}
 	w.Inserted = []*allocation.Admission{a}
 	return w, true
+}
+
+// mustMake makes usage rows, and remembers that they are there.
+func (o *owner) mustMake(keys ...allocation.UsageKey) {
+	o.t.Helper()
+	want := regional.Want{Changes: noChanges}
+	for _, k := range keys {
+		want.Usage = append(want.Usage, o.wanted(k, true))
+	}
+	b, err := o.store.Begin(o.t.Context(), o.w, want)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	if err := b.Commit(o.t.Context(), regional.Writes{}); err != nil {
+		o.t.Fatal(err)
+	}
+	if o.made == nil {
+		o.made = map[allocation.UsageKey]bool{}
+	}
+	for _, k := range keys {
+		o.made[k] = true
+	}
 }
 
 // mustSpend fails the test unless the permit was spent.

@@ -90,6 +90,22 @@ func TestNothingRestsOnSessionSettings(t *testing.T) {
 	}
 	o.store.pool.Reset()
 	o.mustSpend("first", o.key("a", 10))
+	b := &pgx.Batch{}
+	o.store.queueBegin(b, switchShared)
+	tx, err := o.store.start(t.Context(), b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.abandon()
+	for setting, want := range map[string]string{
+		"statement_timeout": "0", "client_min_messages": "notice", "lock_timeout": "20s",
+		"idle_in_transaction_session_timeout": "20s", "transaction_isolation": "read committed", "transaction_read_only": "off",
+	} {
+		var got string
+		if err := tx.conn.QueryRow(t.Context(), "select current_setting($1)", setting).Scan(&got); err != nil || got != want {
+			t.Errorf("%s is %s within a transaction, %v", setting, got, err)
+		}
+	}
 	if _, err := o.store.Load(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +197,7 @@ func TestACancelledWaitForAReplicaIsUnknown(t *testing.T) {
 		return n
 	}
 	o.exec("do $$ begin execute format('alter database %I set client_min_messages = error', current_database()); end $$")
+	o.store.pool.Reset()
 	setStandby("nobody")
 	done := make(chan error, 1)
 	ctx, leave := context.WithCancel(t.Context())
@@ -229,6 +246,52 @@ func TestACancelledWaitForAReplicaIsUnknown(t *testing.T) {
 		t.Fatal("resolved as not committed")
 	}
 	o.mustSpend("after", o.key("a", 10))
+}
+
+// If this failed pgx would end the wait for a replica when our side gives the connection up: it sends a cancel request then.
+func TestGivingAConnectionUpCancelsNothing(t *testing.T) {
+	c := clustertest.Own(t, cluster.Options{})
+	url, err := c.CreateDatabase(t.Context(), "owner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := ownerAt(t, url)
+	o.give("a", 10)
+	o.mustSpend("first", o.key("a", 10))
+	hasty, err := Open(t.Context(), Config{URL: o.url, Region: region, LockTimeout: patient, CommitPatience: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hasty.Shut()
+	w := o.writer(hasty)
+	if ok, err := o.spend(hasty, w, "warm", o.key("a", 10)); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	b, err := o.begin(hasty, w, []string{"waits"}, o.key("a", 10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes, _ := chargeAll(b.Seen(), allocation.Spend, "waits", []allocation.UsageKey{o.key("a", 10)})
+	lock, err := o.conn().Begin(t.Context()) // the commit's pipeline waits for the writer's row
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lock.Exec(t.Context(), "select from tranche.writers for update"); err != nil {
+		t.Fatal(err)
+	}
+	mustBe(t, b.Commit(t.Context(), writes), regional.ErrUnknownOutcome)
+	look := o.conn()
+	for range 50 { // a request would arrive within one or two of these round trips
+		if o.waiters(look) != 1 {
+			t.Fatal("the commit was cancelled")
+		}
+	}
+	if err := lock.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if committed, err := w.Resolve(t.Context()); err != nil || !committed {
+		t.Fatal(committed, err)
+	}
 }
 
 // If this failed a commit that the server rolled back would be taken for one.

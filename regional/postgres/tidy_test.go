@@ -81,6 +81,31 @@ func TestIDTablesGoRound(t *testing.T) {
 	}
 }
 
+// If this failed a batch that began before a switch could insert its id behind it, into the table that is closed, while
+// others insert the same id into the next one.
+func TestASwitchWaitsForBatches(t *testing.T) {
+	o := newOwner(t)
+	b, err := o.begin(o.store, o.w, []string{"id"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := o.writer(o.store)
+	done := make(chan error, 1)
+	go func() {
+		_, err := o.store.switchTables(t.Context(), w, 0)
+		done <- err
+	}()
+	look := o.conn()
+	waitFor(t, "the switch to wait for the batch", func() bool { return o.waiters(look) == 1 || len(done) == 1 })
+	if len(done) == 1 {
+		t.Fatal("it did not wait")
+	}
+	b.Abandon()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
 // If this failed a reservation would be forgotten with its table, and its permits would be held for ever.
 func TestATableWithReservationsStays(t *testing.T) {
 	o := newOwner(t)
