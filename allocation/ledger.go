@@ -86,6 +86,7 @@ type Ledger struct {
 	Generation Generation   `json:"generation"`
 	Stamps     []Generation `json:"stamps,omitempty"` // the latest generations before this one, oldest first
 	Entries    []Entry      `json:"entries"`
+	History    History      `json:"history,omitzero"` // under which it was last settled: see Settle
 }
 
 // Entry holds the limit and the allocations of a run of periods.
@@ -106,6 +107,7 @@ type Allocation struct {
 	Granted  int64 `json:"granted"`
 	Returned int64 `json:"returned"`
 	Target   int64 `json:"target"`
+	Moved    int64 `json:"moved,omitempty"` // of Target, by manual rebalances: below 0 for a giver
 }
 
 // Held is the permits that the incarnation may still have, or have spent: granted and not returned.
@@ -143,8 +145,10 @@ func without(names, drop []string) []string {
 // Periods before `from` keep what they had. The generation rises. It fails with ErrTooManyEntries only.
 //
 // A draining region's weight goes to the others; the part of a region that has no incarnation yet stays unallocated.
+// Manual moves stand while the budget's version does, as long as both of their regions are holders.
 func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generation) (Ledger, error) {
 	l = l.cut(from)
+	sameVersion := version == l.Version
 	l.Version, l.Members = version, m.Number
 	if !l.Template {
 		l.Policy = b.Allocation
@@ -156,12 +160,17 @@ func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generat
 			continue
 		}
 		e.Limit, e.Highest = *b.Limit, max(e.Highest, *b.Limit)
+		keep := sameVersion && e.movesAmong(m.Holders)
 		for j := range e.Allocations {
-			e.Allocations[j].Target = 0
+			a := &e.Allocations[j]
+			if a.Target = 0; !keep {
+				a.Moved = 0
+			}
 		}
 		for _, h := range m.Holders {
 			// A region that gets nothing is told so too: it must know the term to say why it refuses.
-			e.allocation(h, General).Target = split[h.Region]
+			a := e.allocation(h, General)
+			a.Target = max(0, split[h.Region]+a.Moved)
 		}
 	}
 	l = l.grant(gen)
@@ -305,6 +314,17 @@ func (e *Entry) allocation(h Holder, c Class) *Allocation {
 		return strings.Compare(a.Region+"\x00"+a.Incarnation+"\x00"+string(a.Class), b.Region+"\x00"+b.Incarnation+"\x00"+string(b.Class))
 	})
 	return e.find(h, c)
+}
+
+// movesAmong says whether what was moved by hand went from holders to holders.
+func (e *Entry) movesAmong(holders []Holder) bool {
+	var sum int64
+	for _, a := range e.Allocations {
+		if slices.Contains(holders, a.Holder) {
+			sum += a.Moved
+		}
+	}
+	return sum == 0
 }
 
 func (e *Entry) find(h Holder, c Class) *Allocation {

@@ -21,8 +21,9 @@ func (l Ledger) Contradicts(g Generation) bool {
 	case g.Number > l.Generation.Number:
 		return true
 	}
-	i := slices.IndexFunc(l.Stamps, func(s Generation) bool { return s.Number == g.Number })
-	return i >= 0 && l.Stamps[i].Stamp != g.Stamp
+	// Two lines of descent can have used one number: then both stamps are known.
+	known := func(s Generation) bool { return s.Number == g.Number }
+	return slices.ContainsFunc(l.Stamps, known) && !slices.Contains(l.Stamps, g)
 }
 
 // Count enters what the incarnation h states to have returned, and grants what became free to those below their target.
@@ -146,8 +147,9 @@ func (l Ledger) Move(giver, taker Holder, n int64, from int, gen Generation) (Le
 			return l, fmt.Errorf("%s holds %d permits of %s in the period of %s; it cannot give %d",
 				giver.Region, a.Target, l.Budget, l.Periods.At(e.From).Start, n)
 		}
-		a.Target -= n
-		e.allocation(taker, General).Target += n
+		a.Target, a.Moved = a.Target-n, a.Moved-n
+		a = e.allocation(taker, General)
+		a.Target, a.Moved = a.Target+n, a.Moved+n
 	}
 	l = l.grant(gen)
 	if len(l.Entries) > MaxEntries {

@@ -1,0 +1,39 @@
+package allocation
+
+import "testing"
+
+// Without this a region that registers or drains somewhere would silently undo what an operator moved by hand; or a
+// rebalance would outlive the declaration that it adjusted.
+func TestMovesStandWhileTheBudgetDoes(t *testing.T) {
+	limit := int64(100)
+	b := Budget{Name: "a", Unit: "requests", Limit: &limit, Allocation: Policy{Policy: PolicyFixed, Weights: map[string]int64{"eu": 1, "us": 1}}}
+	eu, us, ap := Holder{"eu", "1"}, Holder{"us", "1"}, Holder{"ap", "1"}
+	gen := func(n int64) Generation { return Generation{Number: n, Stamp: "s"} }
+	two := Members{Number: 1, Regions: []string{"eu", "us"}, Holders: []Holder{eu, us}}
+	moved, err := OpenLedger(b, 1, Periods{First: 0, Step: 60, Count: 3}, two, gen(1)).Move(eu, us, 30, 1, gen(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	target := func(l Ledger, h Holder) int64 {
+		e := l.EntryAt(1)
+		return e.find(h, General).Target
+	}
+	follow := func(version int64, m Members) Ledger {
+		l, err := moved.Follow(b, version, 1, m, gen(3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	three := Members{Number: 2, Regions: []string{"ap", "eu", "us"}, Holders: []Holder{ap, eu, us}}
+	if l := follow(1, three); target(l, eu) != 20 || target(l, us) != 80 {
+		t.Errorf("a region registers: eu %d, us %d; want 20 and 80", target(l, eu), target(l, us))
+	}
+	drained := Members{Number: 2, Regions: two.Regions, Draining: []string{"us"}, Holders: []Holder{eu}}
+	if l := follow(1, drained); target(l, eu) != 100 || target(l, us) != 0 {
+		t.Errorf("the taker drains: eu %d, us %d; want 100 and 0", target(l, eu), target(l, us))
+	}
+	if l := follow(2, two); target(l, eu) != 50 || target(l, us) != 50 {
+		t.Errorf("the budget changes: eu %d, us %d; want 50 and 50", target(l, eu), target(l, us))
+	}
+}
