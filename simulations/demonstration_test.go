@@ -26,12 +26,12 @@ import (
 // steps by compare-and-swap in etcd. The toys are as small as they can be and still keep the cap through lost answers,
 // crashes, pauses and partitions. The real services take their place.
 const (
-	demoLimit  = 100
+	demoLimit  = 60
 	demoStep   = 5
 	demoBudget = "demo"
 	demoKey    = coordinator.Root + "demo/"
 
-	demoFaults, demoHealing = 10 * time.Second, 20 * time.Second
+	demoFaults, demoHealing = 8 * time.Second, 14 * time.Second
 )
 
 type demo struct {

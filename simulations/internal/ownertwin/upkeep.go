@@ -161,8 +161,8 @@ func (t *tables) account(now int64, after string, limit int) regional.Account {
 	return a
 }
 
-// Account is what the database truly holds, for checkers: no call, no delay.
-func (db *Database) Account() regional.Account {
+// Export is the whole account as the database truly holds it, for checkers: no call, no delay.
+func (db *Database) Export() regional.Account {
 	return db.tables.account(db.Clock().Micros(), "", math.MaxInt)
 }
 

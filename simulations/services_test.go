@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -26,8 +25,8 @@ var _ coordinator.Runtime = (*world.Process)(nil)
 
 const realLimit = 60
 
-// realWorld runs coordinator.Service as it is: three replicas on the twin of etcd. The regions are toys: their keepers are
-// real enough to sync, and their callers decide by allocation's pure function over the twin of Postgres.
+// realWorld runs the services as they are: three replicas of coordinator.Service on the twin of etcd, and in each of three
+// regions two of regional.Node on the twin of Postgres.
 type realWorld struct {
 	w        *world.World
 	net      *network.Net
@@ -36,12 +35,14 @@ type realWorld struct {
 	services map[*world.Process]*coordinator.Service
 	replicas []network.Replica
 	admin    string
-	crashes  []func() // crash a replica and start it again
+	crashes  []func() // crash a process and start it again
+	dbs      []*ownertwin.Database
+	reasons  map[allocation.Reason]int // what callers were told
 }
 
 func newRealWorld(o world.Options) *realWorld {
 	w := world.New(o)
-	d := &realWorld{w: w, net: network.New(w), truth: ownertwin.NewTruth(), services: map[*world.Process]*coordinator.Service{}}
+	d := &realWorld{w: w, net: network.New(w), truth: ownertwin.NewTruth(), services: map[*world.Process]*coordinator.Service{}, reasons: map[allocation.Reason]int{}}
 	d.etcd = etcdtwin.New(d.net, w, "etcd", 3)
 	for i := range 3 {
 		p := w.Process(fmt.Sprint("coordinator-", i))
@@ -96,116 +97,50 @@ func (d *realWorld) ask(status int, method, path, body string) map[string]any {
 	}
 }
 
-// region registers a region and starts a node in it.
+// region registers a region and starts its nodes.
 func (d *realWorld) region(name string) {
 	d.ask(201, "POST", "/v1/regions", `{"region":"`+name+`"}`)
 	deployment, _ := d.ask(200, "GET", "/v1/status", "")["deployment"].(string)
 	db := ownertwin.New(d.net, d.w, d.truth, name+"/pg", name)
-	p := d.w.Process(name + "/node")
-	p.Start(func(ctx context.Context) {
-		n := &realToy{
-			process: p, region: name, deployment: deployment, coordinator: network.NewCoordinator(d.net, p, d.replicas...),
-			owner: ownertwin.NewOwner(ownertwin.NewEndpoint(db), p, name), catalogue: allocation.NewCatalogue(name),
+	for i := range 2 {
+		p := d.w.Process(fmt.Sprint(name, "/node-", i))
+		main := func(ctx context.Context) {
+			node := regional.NewNode(regional.Config{
+				Region: name, Name: p.Name(), Deployment: deployment, Runtime: nodeRuntime{p},
+				Coordinator: network.NewCoordinator(d.net, p, d.replicas...),
+			}, ownertwin.NewOwner(ownertwin.NewEndpoint(db), p, name))
+			for i := range 2 {
+				p.Go(fmt.Sprint("caller-", i), func() { d.call(ctx, p, node, fmt.Sprint(p.Lives(), "-", i)) })
+			}
+			if err := node.Run(ctx); err != nil && ctx.Err() == nil {
+				d.w.Fail(fmt.Errorf("%s: %w", p.Name(), err))
+			}
 		}
-		n.run(ctx)
-	})
-}
-
-// realToy is a node that is small, but decides as a node does.
-type realToy struct {
-	process            *world.Process
-	region, deployment string
-	owner              regional.Owner
-	coordinator        *network.Coordinator
-	catalogue          *allocation.Catalogue
-}
-
-func (n *realToy) run(ctx context.Context) {
-	keeper, err := n.owner.NewWriter(ctx, "keeper")
-	caller, err2 := n.owner.NewWriter(ctx, "caller")
-	if err = errors.Join(err, err2); err != nil {
-		n.process.World().Fail(err)
-		return
+		p.Start(main)
+		d.crashes = append(d.crashes, func() { p.Crash(); p.Start(main) })
 	}
-	n.process.Go("keep", func() { n.keep(ctx, keeper) })
+	d.dbs = append(d.dbs, db)
+}
+
+// nodeRuntime gives a node its signals by the type that it names.
+type nodeRuntime struct{ *world.Process }
+
+func (r nodeRuntime) NewSignal() regional.Signal { return r.Process.NewSignal() }
+
+// call asks for one permit after the other, and again with the same id while it is told that nobody knows. Both nodes of a
+// region use the same ids.
+func (d *realWorld) call(ctx context.Context, p *world.Process, node *regional.Node, name string) {
 	for i := 0; ctx.Err() == nil; i++ {
-		n.process.Sleep(ctx, n.process.Jitter(300*time.Millisecond))
-		if err := n.spend(ctx, caller, fmt.Sprint(i)); errors.Is(err, regional.ErrUnknownOutcome) {
-			_, _ = caller.Resolve(ctx)
+		p.Sleep(ctx, p.Jitter(300*time.Millisecond))
+		r := allocation.Request{
+			Op: allocation.Spend, Key: allocation.IDKey{Credential: "c", ID: fmt.Sprint(name, "-", i)}, Labels: allocation.Labels{"tenant": "acme"},
+		}
+		for again := true; again && ctx.Err() == nil; {
+			answer := node.Decide(ctx, []allocation.Request{r}, p.Now().Add(time.Second))[0]
+			d.reasons[answer.Reason]++
+			again = answer.Reason == allocation.OutcomeUnknown
 		}
 	}
-}
-
-func (n *realToy) keep(ctx context.Context, w regional.Writer) {
-	acknowledged := map[int]int64{}
-	for ctx.Err() == nil {
-		err := n.sync(ctx, w, acknowledged)
-		if errors.Is(err, regional.ErrUnknownOutcome) {
-			_, _ = w.Resolve(ctx)
-		}
-		if err != nil {
-			n.process.World().Trace("sync", err.Error())
-		}
-		n.process.Sleep(ctx, 50*time.Millisecond)
-	}
-}
-
-func (n *realToy) sync(ctx context.Context, w regional.Writer, acknowledged map[int]int64) error {
-	bounded, cancel := n.process.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	call, err := n.owner.Statements(bounded, w, acknowledged)
-	if err != nil {
-		return err
-	}
-	call.Format, call.Deployment, call.Region, call.Node, call.WaitMillis = allocation.SyncFormat, n.deployment, n.region, n.process.Name(), 1000
-	answer, err := n.coordinator.Sync(bounded, call)
-	if err != nil {
-		return err
-	}
-	if err := n.owner.Apply(bounded, w, answer, call.Clock-answer.EvidenceAgeMillis*1000); err != nil {
-		return err
-	}
-	for _, a := range answer.Acknowledged {
-		acknowledged[a.Shard] = a.Number
-		if a.Whole {
-			acknowledged[a.Shard] = 0
-		}
-	}
-	loaded, err := n.owner.Load(bounded, n.catalogue.Number)
-	if err == nil && loaded.Changes > n.catalogue.Number {
-		n.catalogue = n.catalogue.With(loaded.Changes, loaded.Budgets, loaded.Terms, loaded.Gone)
-	}
-	return err
-}
-
-func (n *realToy) spend(ctx context.Context, w regional.Writer, id string) error {
-	bounded, cancel := n.process.WithTimeout(ctx, time.Second)
-	defer cancel()
-	r := allocation.Request{Op: allocation.Spend, Key: allocation.IDKey{Credential: "c", ID: id}, Labels: allocation.Labels{"tenant": "acme"}}
-	plan := n.catalogue.Plan(r, allocation.At(n.process.Now()))
-	want := regional.Want{IDs: []allocation.IDKey{r.Key}, Changes: n.catalogue.Number}
-	for _, l := range plan.Lines {
-		if l.Problem == "" {
-			want.Usage = append(want.Usage, regional.WantedUsage{UsageKey: l.UsageKey, Until: l.Until, Term: l.Term, Make: true})
-		}
-	}
-	b, err := n.owner.Begin(bounded, w, want)
-	if err != nil {
-		return err
-	}
-	seen := b.Seen()
-	locked := &allocation.Locked{
-		Catalogue: n.catalogue, Now: seen.Now, ClosedBefore: seen.ClosedBefore, Stopped: seen.Stopped, Incarnation: seen.Incarnation,
-		Usage: seen.Usage, Full: seen.Full, None: map[allocation.UsageKey]bool{}, IDs: seen.IDs, LookedUp: func(allocation.IDKey) bool { return true },
-		ChangedUsage: map[allocation.UsageKey]bool{}, Inserted: map[allocation.IDKey]bool{}, Updated: map[allocation.IDKey]bool{},
-	}
-	if o := locked.Decide(plan); o.Again || !o.Decision.Admitted() || seen.Incarnation == "" || len(plan.Lines) != 1 {
-		b.Abandon()
-		return nil
-	}
-	return b.Commit(bounded, regional.Writes{
-		Usage: []*allocation.Usage{locked.Usage[plan.Lines[0].UsageKey]}, Inserted: []*allocation.Admission{locked.IDs[r.Key]},
-	})
 }
 
 // play runs for so long, and crashes replicas, cuts them off and loses answers on the way.
@@ -220,7 +155,7 @@ func (d *realWorld) play(length time.Duration) error {
 		d.net.Default.Lose = random.Float64() * 0.01
 		for d.w.Elapsed() < length/2 {
 			d.w.Outside().Sleep(ctx, time.Duration(random.Int64N(int64(20*time.Second))))
-			switch random.IntN(3) {
+			switch random.IntN(4) {
 			case 0:
 				d.crashes[random.IntN(len(d.crashes))]()
 			case 1:
@@ -230,6 +165,10 @@ func (d *realWorld) play(length time.Duration) error {
 			case 2:
 				d.etcd.SetQuorum(false)
 				d.w.After(5*time.Second, func() { d.etcd.SetQuorum(true) })
+			case 3:
+				db := d.dbs[random.IntN(len(d.dbs))]
+				db.Crash()
+				d.w.After(2*time.Second, db.Start)
 			}
 		}
 		d.net.Heal()
@@ -255,11 +194,11 @@ func realTrace(seed uint64, length time.Duration) (trace string, spent int, err 
 	return hex.EncodeToString(sum.Sum(nil)), spent, err
 }
 
-// The coordinator that is run must be the one that is simulated: as it is, and always the same for a seed.
-func TestRealCoordinator(t *testing.T) {
-	seeds := uint64(10)
+// The services that are run must be those that are simulated: as it is, and always the same for a seed.
+func TestRealServices(t *testing.T) {
+	seeds := uint64(4)
 	if raceEnabled {
-		seeds = 2
+		seeds = 1
 	}
 	for seed := range seeds {
 		first, spent, err := realTrace(seed, 5*time.Minute)
@@ -275,8 +214,8 @@ func TestRealCoordinator(t *testing.T) {
 	}
 }
 
-// BenchmarkRealCoordinator measures a world of three real replicas and three regions.
-func BenchmarkRealCoordinator(b *testing.B) {
+// BenchmarkRealServices measures a world of three real replicas and six real nodes.
+func BenchmarkRealServices(b *testing.B) {
 	var simulated time.Duration
 	for i := range b.N {
 		d := newRealWorld(world.Options{Seed: uint64(i)})
