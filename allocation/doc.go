@@ -29,4 +29,7 @@
 //	catalogue, decide, reservation, decision, admission    one request
 //	reason                     the table of answers
 //	sync                       the messages
+//	history*                   what became of a store that went back: marks, incarnations, homes, frozen histories
+//	seal                       the end of an incarnation, and what it proves
+//	vouch                      who may act without memory
 package allocation

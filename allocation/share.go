@@ -16,6 +16,7 @@ type Share struct {
 	Periods    Periods      `json:"periods"`
 	Generation Generation   `json:"generation"`
 	Entries    []GrantEntry `json:"entries"` // by class, then From; Returned is the owner's own here
+	Sealed     bool         `json:"sealed,omitempty"`
 }
 
 // Term is the start of the share's term, its name.
@@ -34,9 +35,14 @@ func (s Share) EntryFor(period Instant, c Class) (GrantEntry, bool) {
 // Apply enters a grant. An older generation, or the same one, changes nothing (invariant 8). What the grant leaves above
 // a target is returned at once, of all periods that are not used yet (invariant 4).
 //
+// A sealed share takes no grant (invariant 9).
+//
 // It fails with ErrContradicted if the grant has the share's generation number with another stamp, names other periods,
 // or counts a return that this share never made: one of the two sides lost its history.
 func (s Share) Apply(g ShareGrant) (Share, bool, error) {
+	if s.Sealed {
+		return s, false, nil
+	}
 	if s.Generation.Number > 0 {
 		if g.Budget != s.Budget || g.Periods.Start() != s.Term() || g.Periods.End() != s.Periods.End() {
 			return s, false, fmt.Errorf("%s: a grant for the term %s–%s meets the share of %s–%s: %w",
@@ -142,6 +148,7 @@ func (s Share) Usage(k UsageKey) (u Usage, ok bool) {
 	return Usage{
 		UsageKey: k, Until: s.Periods.At(i).End, Term: s.Term(), Template: s.Template, Version: s.Version,
 		Generation: s.Generation.Number, Granted: e.Granted, Returned: e.Returned, Target: e.Target,
+		Sealed: s.Sealed,
 	}, true
 }
 

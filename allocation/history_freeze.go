@@ -1,0 +1,125 @@
+package allocation
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Standing is what etcd holds of its own descent: one small document, compared by every transaction that opens a term or
+// changes a ledger. A replica whose picture is older than a freeze is so refused, not believed.
+//
+//	           a contradiction, or a start that nobody vouches for
+//	┌────────┐ ──────────────────────────────────────────────────────▶ ┌────────┐ ◀─┐ another contradiction:
+//	│ thawed │                                                         │ frozen │ ──┘ a newer history, all over again
+//	└────────┘ ◀────────────────────────────────────────────────────── └────────┘
+//	           every region has stated, whole, under this history
+//
+// An example. The ledger of a limit of 10 is restored to where region a held 6 and b nothing. In what was lost a had
+// returned 5 of them and b had got them. a states 6 − 5 under the new history, b states 5: the ledger reads a 6 5, b 5 0,
+// unallocated 4, and that is the truth. Had the coordinator believed a alone, it would have granted b's 5 once more.
+type Standing struct {
+	History History `json:"history"`
+	Freeze  *Freeze `json:"freeze,omitempty"` // nil: nothing is frozen
+	// Lost are incarnations whose holdings nobody can state: those that were replaced, or turned out to be unknown, while
+	// a history was frozen. In terms that begin before Through they may hold all that is not proven to be elsewhere.
+	Lost []LostHolder `json:"lost,omitempty"`
+}
+
+// Freeze is the state of a history that not all regions have stated under yet.
+type Freeze struct {
+	Why     string   `json:"why"`              // for a person
+	Through Instant  `json:"through"`          // terms that begin before it are frozen: see FurthestOpened
+	Stated  []Holder `json:"stated,omitempty"` // those that have stated all their shares, by region
+}
+
+// LostHolder is an incarnation that may hold more than the ledgers know, in terms that begin before Through.
+type LostHolder struct {
+	Holder
+	Through Instant `json:"through"`
+}
+
+// FurthestOpened is the furthest that any term can have been opened in a history that was lost: a term is opened while the
+// last end lies within the horizon of now, so that none begins later. What was declared in that history is not known
+// either, so the horizon is the longest that a budget can have. latest is the latest clock that anybody states: a
+// coordinator whose clock lies far from its regions' opens nothing.
+func FurthestOpened(latest Instant) Instant {
+	ahead := Instant(max(MaxRunsAloneFor, Day))
+	if latest > Never-ahead {
+		return Never
+	}
+	return latest + ahead
+}
+
+// Frozen says whether nothing may be granted in, nor opened as, the term that begins at start.
+func (s Standing) Frozen(start Instant) bool {
+	return s.Freeze != nil && start < s.Freeze.Through
+}
+
+// Contradict freezes all that etcd holds under a new history, whose number is above every one that was heard of. It is
+// for any contradiction: a mark of the coordinator's own that is gone; an owner that knows a history, a generation, a
+// term, a configuration, a return or an incarnation that etcd never had; a start without memory that nobody vouches for.
+//
+// The new history is what makes late messages harmless: whatever was said before a region stored it does not count, for
+// either side. A start that only waited, under the history that etcd shows, would let a grant of the lost line arrive
+// after its owner had stated that it holds nothing.
+func (s Standing) Contradict(why string, heard History, through Instant, stamp string) Standing {
+	next := Standing{
+		History: History{Number: max(s.History.Number, heard.Number) + 1, Stamp: stamp},
+		Freeze:  &Freeze{Why: why, Through: through},
+		Lost:    s.Lost,
+	}
+	if s.Freeze != nil {
+		next.Freeze.Through = max(through, s.Freeze.Through)
+	}
+	return next
+}
+
+// Lose records that an incarnation cannot state what it holds: it was replaced by a new one before it stated under this
+// history, or etcd never heard of it. A new incarnation does not speak for the one before it. While nothing is frozen the
+// ledgers know all that it was ever granted, and nothing is recorded.
+func (s Standing) Lose(h Holder) Standing {
+	if s.Freeze == nil || h.Incarnation == "" || slices.Contains(s.Freeze.Stated, h) {
+		return s
+	}
+	for i, l := range s.Lost {
+		if l.Holder == h {
+			s.Lost = slices.Clone(s.Lost)
+			s.Lost[i].Through = max(l.Through, s.Freeze.Through)
+			return s
+		}
+	}
+	s.Lost = append(slices.Clone(s.Lost), LostHolder{Holder: h, Through: s.Freeze.Through})
+	return s
+}
+
+// Stated enters that an incarnation has stated, under this history, all shares that it holds. It thaws when one of every
+// region that must speak has: those that etcd knows and those that any statement names. What its statements said must be
+// durable in the ledgers (Reconcile) before this is.
+func (s Standing) Stated(h Holder, regions []string) (next Standing, thawed bool) {
+	if s.Freeze == nil {
+		return s, false
+	}
+	f := *s.Freeze
+	if !slices.Contains(f.Stated, h) {
+		f.Stated = append(slices.Clone(f.Stated), h)
+		slices.SortFunc(f.Stated, func(a, b Holder) int {
+			return cmp.Or(compare(a.Region, b.Region), compare(a.Incarnation, b.Incarnation))
+		})
+	}
+	s.Freeze = &f
+	for _, r := range regions {
+		if !slices.ContainsFunc(f.Stated, func(h Holder) bool { return h.Region == r }) {
+			return s, false
+		}
+	}
+	s.Freeze = nil
+	return s, true
+}
+
+// Forget drops lost incarnations of terms that are all over: closedBefore is the instant that every region has passed.
+func (s Standing) Forget(closedBefore Instant) Standing {
+	if s.Freeze == nil {
+		s.Lost = slices.DeleteFunc(slices.Clone(s.Lost), func(l LostHolder) bool { return l.Through <= closedBefore })
+	}
+	return s
+}
