@@ -1,7 +1,6 @@
 package walk
 
 import (
-	"errors"
 	"fmt"
 
 	"tranche/allocation"
@@ -16,9 +15,7 @@ func (m *machine) begin(w *world) (ok bool) {
 	case w.memory == 0 && (m.off(ColdIsFrozen) || w.etcd.standing.Trusts("new", nil)):
 		w.memory = w.etcd.mark // trusts what it finds
 	case w.memory == 0 && m.off(ColdBeginsHistory):
-		s := *w.etcd.standing
-		s.Freeze = &allocation.Freeze{Through: m.through()}
-		w.etcd.standing = m.standings.keep(s)
+		w.waiting, w.confirmed = true, 0 // waits for all regions, under the history that etcd shows
 	case w.memory == 0:
 		if !m.contradict(w, history{}) {
 			return false
@@ -53,6 +50,7 @@ func (m *machine) contradict(w *world, heard history) bool {
 	w.histories++
 	s := w.etcd.standing.Contradict("", heard.real(), m.through(), fmt.Sprint("h", w.histories))
 	w.etcd.standing = m.standings.keep(s)
+	w.waiting = false
 	return true
 }
 
@@ -135,7 +133,8 @@ func (m *machine) claim(w *world, r int, c message) (a message, stop, ok bool) {
 		return a, true, true
 	}
 	rec.residence = m.residences.keep(res)
-	if lost := allocation.LostMarks(realMarks(rec.marks), realMarks(c.marks), nil); len(lost) > 0 && !m.off(StatedMarks) {
+	lost := allocation.LostMarks(realMarks(rec.marks), realMarks(c.marks), nil)
+	if len(lost) > 0 && !m.off(StatedMarks) && incarnation(r, c.incarnation) == res.Incarnation {
 		a.refused, a.contradicts = true, rec.marks
 		return a, true, true
 	}
@@ -183,6 +182,9 @@ func (m *machine) believe(w *world, r int, c message) (a message, ok bool) {
 		w.etcd.members++
 	}
 	h := allocation.Holder{Region: regionName(r), Incarnation: incarnation(r, c.incarnation)}
+	if w.waiting {
+		return m.confirm(w, r, c)
+	}
 	if w.etcd.standing.Freeze != nil {
 		a, ok = m.reconcile(w, r, h, c)
 	} else {
@@ -207,179 +209,4 @@ func (m *machine) believe(w *world, r int, c message) (a message, ok bool) {
 		}
 	}
 	return a, true
-}
-
-// merge keeps of each writer the mark with the highest count.
-func merge(before, now [writers]mark) [writers]mark {
-	for i := range now {
-		for _, b := range before {
-			if b.writer == now[i].writer && b.count > now[i].count {
-				now[i] = b
-			}
-		}
-	}
-	return now
-}
-
-// stated is a statement as the ledger is handed it.
-func (m *machine) stated(l *allocation.Ledger, st *allocation.ShareStatement) allocation.ShareStatement {
-	s := *st
-	if m.off(StampsCompared) && l != nil {
-		s.Generation = l.Generation
-	}
-	return s
-}
-
-type change struct {
-	ledger *allocation.Ledger
-	err    error
-}
-
-// count enters returns, and grants what came free. A ledger of a thawed history is settled first.
-func (m *machine) count(w *world, r int, h allocation.Holder, c message) (a message, ok bool) {
-	m.settle(w)
-	for t, st := range c.statements {
-		l := w.etcd.ledgers[t]
-		switch {
-		case st == nil:
-			continue
-		case l == nil && m.off(StampsCompared):
-			continue
-		case l == nil:
-			return m.refreeze(w, c)
-		}
-		got := remember(m, [5]any{"count", l, h, st, w.etcd.line}, func() change {
-			next, _, err := l.Count(h, m.stated(l, st), m.generation(*l, w.etcd.line))
-			if err == nil && m.off(StatementsOnlyRaise) {
-				next = overwrite(next, h, st)
-			}
-			return change{m.ledgers.keep(next), err}
-		})
-		if got.err != nil && !m.off(StampsCompared) {
-			return m.refreeze(w, c)
-		}
-		if got.err == nil {
-			w.etcd.ledgers[t] = got.ledger
-		}
-	}
-	return message{}, true
-}
-
-// overwrite lets the last statement win, also where it states less.
-func overwrite(l allocation.Ledger, h allocation.Holder, st *allocation.ShareStatement) allocation.Ledger {
-	l.Entries = []allocation.Entry{l.Entries[0]}
-	l.Entries[0].Allocations = append([]allocation.Allocation(nil), l.Entries[0].Allocations...)
-	for i := range l.Entries[0].Allocations {
-		if a := &l.Entries[0].Allocations[i]; a.Holder == h {
-			a.Returned = 0
-			for _, s := range st.Returned {
-				a.Returned = s.Returned
-			}
-		}
-	}
-	return l
-}
-
-func (m *machine) refreeze(w *world, c message) (message, bool) {
-	if !m.contradict(w, c.history) {
-		return message{}, false
-	}
-	return m.bare(w, c), true
-}
-
-// settle makes the ledgers of a thawed history fit to be granted from.
-func (m *machine) settle(w *world) {
-	s := w.etcd.standing
-	for t, l := range w.etcd.ledgers {
-		if l == nil {
-			continue
-		}
-		w.etcd.ledgers[t] = remember(m, [4]any{"settle", l, s, w.etcd.line}, func() *allocation.Ledger {
-			next, _, err := l.Settle(*s, stamp(w.etcd.line))
-			if err != nil {
-				return l
-			}
-			return m.ledgers.keep(next)
-		})
-	}
-}
-
-// bringOn lets settled ledgers follow the members.
-func (m *machine) bringOn(w *world) {
-	m.settle(w)
-	members := m.members(w)
-	for t, l := range w.etcd.ledgers {
-		if l == nil || l.Members >= members.Number || !l.Settled(*w.etcd.standing) {
-			continue
-		}
-		w.etcd.ledgers[t] = remember(m, [4]any{"follow", l, text(members), w.etcd.line}, func() *allocation.Ledger {
-			next, err := l.Follow(m.weighed(l.Policy), 1, 0, members, m.generation(*l, w.etcd.line))
-			if err != nil {
-				panic(err)
-			}
-			return m.ledgers.keep(next)
-		})
-	}
-}
-
-// reconcile takes what a region states while all is frozen.
-func (m *machine) reconcile(w *world, r int, h allocation.Holder, c message) (a message, ok bool) {
-	for t, st := range c.statements {
-		if st == nil {
-			continue
-		}
-		l := w.etcd.ledgers[t]
-		got := remember(m, [5]any{"reconcile", l, h, st, w.etcd.line}, func() change { return m.reconciled(l, h, st, w.etcd.line) })
-		if errors.Is(got.err, allocation.ErrContradicted) {
-			a = m.bare(w, c) // the owner lost history, or a copy of it speaks
-			a.refused, a.contradicts = true, [writers]mark{{writer: 99, count: 1}}
-			return a, true
-		}
-		w.etcd.ledgers[t] = got.ledger
-	}
-	waits := m.members(w).Regions
-	for o := range regions {
-		if c.known&(1<<o) != 0 && w.etcd.registered&(1<<o) == 0 {
-			waits = append(waits, regionName(o))
-		}
-	}
-	if m.off(AllRegionsState) {
-		waits = []string{h.Region}
-	}
-	s, _ := w.etcd.standing.Stated(h, waits)
-	w.etcd.standing = m.standings.keep(s)
-	if m.off(NoGrantWhileFrozen) {
-		return message{}, m.thawedCount(w, r, h, c)
-	}
-	return message{}, true
-}
-
-// thawedCount grants as if nothing were frozen, for the walk without that rule.
-func (m *machine) thawedCount(w *world, r int, h allocation.Holder, c message) bool {
-	frozen := w.etcd.standing
-	s := *frozen
-	s.Freeze = nil
-	w.etcd.standing = m.standings.keep(s)
-	_, ok := m.count(w, r, h, c)
-	m.bringOn(w)
-	w.etcd.standing = frozen
-	return ok
-}
-
-func (m *machine) reconciled(l *allocation.Ledger, h allocation.Holder, st *allocation.ShareStatement, line uint8) change {
-	held := *st.Held
-	if l != nil && m.off(ReconcileByMaximum) {
-		return change{ledger: l}
-	}
-	var base allocation.Ledger
-	if l == nil {
-		base = allocation.RebuildLedger(held, "requests")
-	} else {
-		base = *l
-	}
-	if m.off(StampsCompared) {
-		held.Generation = base.Generation
-	}
-	next, _, err := base.Reconcile(h, held, *st, stamp(line))
-	return change{m.ledgers.keep(next), err}
 }

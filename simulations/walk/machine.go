@@ -161,7 +161,14 @@ func (m *machine) weighed(p allocation.Policy) allocation.Budget {
 	return b
 }
 
-func (m *machine) openTerm(w *world, t int) bool {
+func (m *machine) openTerm(w *world, t int) bool { return m.openFor(w, t, "") }
+
+// openFor opens a term by the budget's weights, or all for one region.
+func (m *machine) openFor(w *world, t int, to string) bool {
+	budget := m.budget
+	if to != "" {
+		budget.Allocation.Weights = map[string]int64{to: 1}
+	}
 	standing, members := *w.etcd.standing, m.members(w)
 	frozen := standing.Frozen(periodsOf(t).Start())
 	if frozen && !m.off(NoOpenWhileFrozen) {
@@ -170,10 +177,10 @@ func (m *machine) openTerm(w *world, t int) bool {
 	if frozen {
 		standing.Freeze = nil
 	}
-	key := [6]any{"open", w.etcd.standing, t, w.etcd.line, text(members), frozen}
+	key := [7]any{"open", to, w.etcd.standing, t, w.etcd.line, text(members), frozen}
 	w.etcd.ledgers[t] = remember(m, key, func() *allocation.Ledger {
 		gen := allocation.Generation{Number: 1, Stamp: stamp(w.etcd.line)}
-		l, err := allocation.OpenUnproven(m.budget, 1, periodsOf(t), members, standing, gen)
+		l, err := allocation.OpenUnproven(budget, 1, periodsOf(t), members, standing, gen)
 		if err != nil {
 			panic(err)
 		}

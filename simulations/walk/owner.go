@@ -10,8 +10,8 @@ import (
 // hold what the node last left; then the node knows that history was lost.
 func (m *machine) write(w *world, d, n int) (ok bool) {
 	db, nd := &w.dbs[d], &w.nodes[n]
-	if m.OwnerRestores == 0 && !m.Copy {
-		return true // no mark is ever lost: they need not be told apart
+	if m.OwnerRestores == 0 && !m.Copy || regionOf(d) != 0 {
+		return true // no mark is ever lost here: they need not be told apart
 	}
 	slot := db.row(nd.writer)
 	if slot < 0 || int(db.marks[slot].count) >= m.Writes {
@@ -159,8 +159,9 @@ func (m *machine) hear(w *world, d int, a message) bool {
 		take = true
 	}
 	if stored != db.history.real() {
-		if !m.write(w, d, d) {
-			return n.lost
+		// An owner that lost its history stores the new one too, past its mark: it starts over anyway.
+		if !n.lost && !m.write(w, d, d) && !n.lost {
+			return false
 		}
 		db.history = a.history
 	}

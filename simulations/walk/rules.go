@@ -35,6 +35,7 @@ const (
 	NoTaking             Rule = "a lower target takes nothing"                 // off: the ledger takes from the giver at once
 	GenerationsRise      Rule = "an older generation changes nothing"          // off: the latest message overwrites the share
 	StatementsOnlyRaise  Rule = "statements only raise"                        // off: the last statement overwrites the ledger
+	EndedBeforeSeal      Rule = "an incarnation is ended before it is sealed"  // off: the coordinator hears of a seal when it is shown
 	SealLocksShares      Rule = "a seal locks the share row"                   // off: only the usage rows that exist are sealed
 	SealFromHome         Rule = "a seal counts from the home only"             // off: it may come from a copy
 	SealShowsMarks       Rule = "a seal shows all marks"                       // off: it may come from a database that lost commits
@@ -49,7 +50,7 @@ func Rules() []Rule {
 		NodeChecksMark, CoordinatorChecks, StatedMarks, NewIncarnation, HoldsNothing, NoSpeakingFor, FormerIgnored, HomeRecorded,
 		NodesAreVouchedFor, BrokenConnections, ColdIsFrozen, ColdBeginsHistory, SameHistoryCounts, OwnerHeedsHistory, NoGrantWhileFrozen,
 		NoOpenWhileFrozen, AllTermsFrozen, AllRegionsState, StampsCompared, LedgersStamp, ReconcileByMaximum, ReturnsAreDurable,
-		NoRegrantOnAbsence, NoTaking, GenerationsRise, StatementsOnlyRaise, SealLocksShares, SealFromHome, SealShowsMarks,
+		NoRegrantOnAbsence, NoTaking, GenerationsRise, StatementsOnlyRaise, EndedBeforeSeal, SealLocksShares, SealFromHome, SealShowsMarks,
 		SealLeavesReserved, SealedTakesNoGrant, AnnouncedBeforeGrant,
 	}
 }

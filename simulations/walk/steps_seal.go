@@ -4,6 +4,17 @@ import "tranche/allocation"
 
 // sealSteps end a's incarnation: its database is sealed, and the coordinator is shown the seal, once or again later.
 func (m *machine) sealSteps(add adder) {
+	if !m.off(EndedBeforeSeal) {
+		add(func(m *machine, w *world) bool {
+			rec := &w.etcd.regions[0]
+			if rec.residence.Incarnation != "a1" || !m.begin(w) || w.waiting {
+				return false
+			}
+			rec.residence = m.residences.keep(rec.residence.End())
+			w.etcd.members++
+			return true
+		}, "the coordinator records that a's incarnation has ended")
+	}
 	add(func(m *machine, w *world) bool { return m.sealAt(w, 0) }, "a's database is sealed, and the seal read")
 	add(func(m *machine, w *world) bool {
 		db := w.dbs[0]
@@ -24,7 +35,7 @@ func (m *machine) sealSteps(add adder) {
 // sealAt is the seal's transaction: the share rows, then the usage rows.
 func (m *machine) sealAt(w *world, d int) bool {
 	db := &w.dbs[d]
-	if w.sealed || !db.on {
+	if w.sealed || !db.on || !m.off(EndedBeforeSeal) && w.etcd.regions[0].residence.Sealing == "" {
 		return false
 	}
 	w.sealed = true
@@ -66,6 +77,10 @@ func (m *machine) countSeal(w *world) bool {
 	}
 	m.settle(w)
 	rec := &w.etcd.regions[0]
+	if m.off(EndedBeforeSeal) {
+		rec.residence = m.residences.keep(rec.residence.End())
+		w.etcd.members++
+	}
 	seal := *w.seal
 	if m.off(SealFromHome) {
 		seal.Home = rec.residence.Home
@@ -95,8 +110,6 @@ func (m *machine) countSeal(w *world) bool {
 		}
 		w.etcd.ledgers[t] = m.ledgers.keep(next)
 	}
-	rec.residence = m.residences.keep(rec.residence.End())
-	w.etcd.members++
 	// What a had goes to b: a gets its part again when it has a new incarnation.
 	m.toOther(w)
 	w.seal = nil

@@ -1,41 +1,42 @@
 package walk
 
-import (
-	"os"
-	"testing"
-)
+import "testing"
 
-var base = []Config{
-	{Name: "plain", Limit: 2, Moves: 2, Writes: 5, Incarnations: 1, Histories: 1},
-	{Name: "reserve", Limit: 1, Moves: 1, Writes: 5, Reserve: 2, Incarnations: 1, Histories: 1},
-	{Name: "late", Limit: 1, Moves: 2, Writes: 5, Late: true, Incarnations: 1, Histories: 1},
-	{Name: "owner", Limit: 2, Moves: 1, Writes: 5, OwnerRestores: 1, Incarnations: 2, Histories: 1},
-	{Name: "owner late", Limit: 1, Moves: 1, Writes: 5, OwnerRestores: 1, Late: true, Incarnations: 2, Histories: 1},
-	{Name: "restart", Limit: 1, Moves: 1, Writes: 5, OwnerRestores: 1, Restarts: 1, Incarnations: 2, Histories: 1},
-	{Name: "etcd", Demand: true, Limit: 1, Moves: 2, Writes: 5, EtcdRestores: 1, Incarnations: 1, Histories: 2},
-	{Name: "etcd cold", Demand: true, Limit: 1, Moves: 2, Writes: 5, EtcdRestores: 1, Cold: true, Incarnations: 1, Histories: 2},
-	{Name: "etcd late", Demand: true, Limit: 1, Moves: 2, Writes: 5, EtcdRestores: 1, Late: true, Incarnations: 1, Histories: 2},
-	{Name: "etcd cold late", Demand: true, Limit: 1, Moves: 2, Writes: 5, EtcdRestores: 1, Cold: true, Late: true, Incarnations: 1, Histories: 2},
-	{Name: "etcd moves", Limit: 1, Moves: 2, Writes: 5, EtcdRestores: 1, Incarnations: 1, Histories: 2},
-	{Name: "ahead", Demand: true, Limit: 1, Moves: 2, Writes: 5, Ahead: true, EtcdRestores: 1, Incarnations: 1, Histories: 2},
-	{Name: "both", Demand: true, Limit: 1, Moves: 2, Writes: 5, OwnerRestores: 1, EtcdRestores: 1, Incarnations: 2, Histories: 3},
-	{Name: "copy", Limit: 1, Moves: 1, Writes: 5, Copy: true, Incarnations: 2, Histories: 1},
-	{Name: "copy at home", Limit: 1, Moves: 1, Writes: 5, Copy: true, CopyAtHome: true, Incarnations: 2, Histories: 1},
-	{Name: "seal", Limit: 2, Moves: 1, Writes: 5, Seal: true, Reserve: 1, Incarnations: 2, Histories: 1},
-	{Name: "seal copy", Limit: 1, Moves: 0, Writes: 5, Seal: true, Copy: true, Incarnations: 2, Histories: 1},
-	{Name: "seal restored", Told: true, Limit: 1, Moves: 0, Writes: 5, Seal: true, OwnerRestores: 1, Incarnations: 2, Histories: 1},
-	{Name: "seal etcd", Limit: 1, Moves: 0, Writes: 5, Seal: true, EtcdRestores: 1, Incarnations: 2, Histories: 2},
-	{Name: "join", Demand: true, Limit: 1, Moves: 2, Writes: 5, Join: true, EtcdRestores: 1, Incarnations: 1, Histories: 2},
-	{Name: "forgetful", Limit: 2, Moves: 1, Writes: 5, OwnerRestores: 1, Forgetful: true, Incarnations: 2, Histories: 1},
-	{Name: "two nodes", Limit: 2, Moves: 1, Writes: 5, OwnerRestores: 1, SecondNode: true, Incarnations: 2, Histories: 1},
+// If a world with all rules on were violated, the protocol, or the code of it, would break the cap or lose permits.
+func TestWorlds(t *testing.T) { walkAll(t, Worlds()) }
+
+// If one of these came out otherwise, the walk would not see what the TLA+ models saw, and could not replace them.
+func TestModels(t *testing.T) { walkAll(t, Models()) }
+
+// If one of these were not violated, the runbook would warn of what cannot happen.
+func TestResiduals(t *testing.T) { walkAll(t, Residuals()) }
+
+// A rule whose absence is not seen is not checked at all.
+func TestRulesAreNeeded(t *testing.T) { walkAll(t, Mutants()) }
+
+func walkAll(t *testing.T, cases []Case) {
+	t.Parallel()
+	for i := range cases {
+		cases[i].MaxStates = statesAtMost
+	}
+	Run(cases, nil, func(c Case, r Result) {
+		t.Log("\n", r)
+		found := r.Violation != ""
+		if found != c.Violated && (found || r.Complete || statesAtMost == 0) {
+			t.Errorf("%s %q: violated is %t, expected %t", c.Name, c.Why, found, c.Violated)
+		}
+	})
 }
 
-func TestTry(t *testing.T) {
-	if os.Getenv("TRY") == "" {
-		return
+// If the list of rules and the mutants differed, a rule would be without its mutant.
+func TestEveryRuleHasAMutant(t *testing.T) {
+	caught := map[Rule]bool{}
+	for _, c := range Mutants() {
+		caught[Rule(c.Why)] = true
 	}
-	for _, c := range base {
-		c.MaxStates = 500_000
-		t.Log("\n", Walk(c, nil))
+	for _, r := range Rules() {
+		if !caught[r] {
+			t.Errorf("no mutant without %q", r)
+		}
 	}
 }

@@ -167,5 +167,7 @@ type world struct {
 	moves, ownerRestores, etcdRestores, restarts, opens, reservations uint8
 	lines, etcdLines, histories, writersMade                          uint8
 	incarnations                                                      [regions]uint8
-	absent, sealed, copies, registered, failedOver                    bool
+	waiting                                                           bool  // a cold coordinator, without ColdBeginsHistory
+	confirmed                                                         uint8 // the regions that it heard, bits
+	absent, sealed, copies, registered                                bool
 }
