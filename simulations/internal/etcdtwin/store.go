@@ -77,9 +77,7 @@ func (s *Store) Commit(ctx context.Context, txn coordinator.Txn) (coordinator.Tx
 		return r
 	})
 	switch {
-	case errors.Is(err, network.ErrRefused):
-		return coordinator.TxnResult{}, fmt.Errorf("commit, not sent: %w", err)
-	case err != nil:
+	case err != nil: // also a refused connection: the real client does not tell that from one that broke
 		c.world.Trace("etcd.unknown", err.Error())
 		return coordinator.TxnResult{}, fmt.Errorf("%w: %w", coordinator.ErrUnknownOutcome, err)
 	case !reply.known:

@@ -70,7 +70,8 @@ func (c *Clock) worldly(d time.Duration) int64 {
 func ppm(n, parts int64) int64 { return n/1_000_000*parts + n%1_000_000*parts/1_000_000 }
 
 // The layout of time.Time since Go 1.9: seconds since 1885 and nanoseconds of the wall clock, then the monotonic reading.
-// Package time makes such values only from the machine's own clock; init refuses to go on should the layout change.
+// Package time makes such values only from the machine's own clock; init refuses to go on should the layout change. It
+// holds the years 1885 to 2157.
 type stamped struct {
 	wall uint64
 	ext  int64
