@@ -97,6 +97,15 @@ func (o *owner) exec(sql string, args ...any) {
 	}
 }
 
+// name is the database's.
+func (o *owner) name() (name string) {
+	o.t.Helper()
+	if err := o.conn().QueryRow(o.t.Context(), "select current_database()").Scan(&name); err != nil {
+		o.t.Fatal(err)
+	}
+	return name
+}
+
 // number reads one number.
 func (o *owner) number(sql string, args ...any) (n int64) {
 	o.t.Helper()

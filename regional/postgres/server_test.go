@@ -3,8 +3,8 @@
 package postgres
 
 import (
-	"context"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -70,6 +70,38 @@ func TestAPoolThatDoesNotFitIsRefused(t *testing.T) {
 	_, err := Open(t.Context(), Config{URL: clustertest.Database(t), Region: region, MaxConns: 198})
 	if err == nil || !strings.Contains(err.Error(), "198") || !strings.Contains(err.Error(), "max_connections is 200, of which 3 ") {
 		t.Fatalf("got %v", err)
+	}
+}
+
+// If this failed the owner's database would need a superuser.
+func TestAnOrdinaryRoleIsEnough(t *testing.T) {
+	o := &owner{t: t, url: clustertest.Database(t)}
+	role := "role_" + o.name()
+	o.exec("create role " + role + " login password 'secret'")
+	o.exec("grant create on database " + o.name() + " to " + role)
+	defer func() {
+		o.exec("drop owned by " + role)
+		o.exec("drop role " + role)
+	}()
+	u, err := url.Parse(o.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "secret")
+	s, err := Open(t.Context(), Config{URL: u.String(), Region: region, LockTimeout: patient})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shut()
+	w := o.writer(s)
+	if err := s.Apply(t.Context(), w, allocation.SyncAnswer{Incarnation: "life-1"}, 1); err != nil {
+		t.Fatal(err)
+	}
+	if call, err := s.Statements(t.Context(), w, nil); err != nil || call.Home.System == "" {
+		t.Fatal(call, err)
+	}
+	if _, err := s.Tidy(t.Context(), w, allocation.Hour, forever); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -163,134 +195,6 @@ func TestUnsafeSettingsAreSeenInTheNextBatch(t *testing.T) {
 				return b.Seen().Unsafe == want
 			})
 		}
-	}
-}
-
-// If this failed a commit that no replica has would be told as certain (a cancelled wait ends in a warning only).
-func TestACancelledWaitForAReplicaIsUnknown(t *testing.T) {
-	c := clustertest.Own(t, cluster.Options{})
-	url, err := c.CreateDatabase(t.Context(), "owner")
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := ownerAt(t, url)
-	o.give("a", 1000)
-	o.mustSpend("first", o.key("a", 10))
-	look := o.conn()
-	setStandby := func(names string) {
-		t.Helper()
-		for _, sql := range []string{"alter system set synchronous_standby_names = '" + names + "'", "select pg_reload_conf()"} {
-			if _, err := look.Exec(t.Context(), sql); err != nil {
-				t.Fatal(err)
-			}
-		}
-		waitFor(t, "the reload", func() bool {
-			var now string
-			return look.QueryRow(t.Context(), "show synchronous_standby_names").Scan(&now) == nil && now == names
-		})
-	}
-	syncWait := "from pg_stat_activity where wait_event = 'SyncRep'"
-	waiting := func() (n int) {
-		if err := look.QueryRow(t.Context(), "select count(*) "+syncWait).Scan(&n); err != nil {
-			t.Error(err)
-		}
-		return n
-	}
-	o.exec("do $$ begin execute format('alter database %I set client_min_messages = error', current_database()); end $$")
-	o.store.pool.Reset()
-	setStandby("nobody")
-	done := make(chan error, 1)
-	ctx, leave := context.WithCancel(t.Context())
-	// The checkpointer tells the others of the setting, when it comes to it: until then commits do not wait.
-	name := ""
-	for try := 0; waiting() == 0; try++ {
-		name = fmt.Sprint("waits-", try)
-		go func() {
-			_, err := o.charge(ctx, o.store, o.w, allocation.Spend, name, o.key("a", 10))
-			done <- err
-		}()
-		waitFor(t, "the commit to wait for the replica, or to end", func() bool { return waiting() == 1 || len(done) == 1 })
-		if len(done) == 1 && waiting() == 0 {
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	// A caller that leaves does not cancel the wait: the row stays invisible.
-	leave()
-	mustBe(t, <-done, regional.ErrUnknownOutcome)
-	if o.idCount(name) != 0 || waiting() != 1 {
-		t.Fatal("the wait was cancelled when the caller left")
-	}
-	other := o.w.(*writer)
-	resolved := make(chan error, 1)
-	go func() {
-		_, err := other.Resolve(context.WithoutCancel(t.Context()))
-		resolved <- err
-	}()
-	if _, err := look.Exec(t.Context(), "select pg_cancel_backend(pid) "+syncWait); err != nil {
-		t.Fatal(err)
-	}
-	// Now it is visible, but not certain. Resolve says so only after a commit of its own, which waits for the replica too.
-	waitFor(t, "the commit of Resolve to wait", func() bool { return o.idCount(name) == 1 && waiting() == 1 })
-	select {
-	case err := <-resolved:
-		t.Fatalf("resolved before any replica had it: %v", err)
-	default:
-	}
-	setStandby("")
-	if err := <-resolved; err != nil {
-		t.Fatal(err)
-	}
-	if !other.committed {
-		t.Fatal("resolved as not committed")
-	}
-	o.mustSpend("after", o.key("a", 10))
-}
-
-// If this failed pgx would end the wait for a replica when our side gives the connection up: it sends a cancel request then.
-func TestGivingAConnectionUpCancelsNothing(t *testing.T) {
-	c := clustertest.Own(t, cluster.Options{})
-	url, err := c.CreateDatabase(t.Context(), "owner")
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := ownerAt(t, url)
-	o.give("a", 10)
-	o.mustSpend("first", o.key("a", 10))
-	hasty, err := Open(t.Context(), Config{URL: o.url, Region: region, LockTimeout: patient, CommitPatience: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hasty.Shut()
-	w := o.writer(hasty)
-	if ok, err := o.spend(hasty, w, "warm", o.key("a", 10)); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	b, err := o.begin(hasty, w, []string{"waits"}, o.key("a", 10))
-	if err != nil {
-		t.Fatal(err)
-	}
-	writes, _ := chargeAll(b.Seen(), allocation.Spend, "waits", []allocation.UsageKey{o.key("a", 10)})
-	lock, err := o.conn().Begin(t.Context()) // the commit's pipeline waits for the writer's row
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := lock.Exec(t.Context(), "select from tranche.writers for update"); err != nil {
-		t.Fatal(err)
-	}
-	mustBe(t, b.Commit(t.Context(), writes), regional.ErrUnknownOutcome)
-	look := o.conn()
-	for range 50 { // a request would arrive within one or two of these round trips
-		if o.waiters(look) != 1 {
-			t.Fatal("the commit was cancelled")
-		}
-	}
-	if err := lock.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if committed, err := w.Resolve(t.Context()); err != nil || !committed {
-		t.Fatal(committed, err)
 	}
 }
 

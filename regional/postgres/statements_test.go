@@ -161,8 +161,27 @@ func statementsAddUp(t *testing.T, seed uint64) {
 			}
 		})
 	}
-	random := rand.New(rand.NewPCG(seed, 99))
 	c := newCoordinatorSide(t)
+	c.syncBadly(ctx, o, names, rand.New(rand.NewPCG(seed, 99)))
+	done()
+	nodes.Wait()
+	for range 2 {
+		call, err := o.store.Statements(t.Context(), o.w, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.apply(allocation.SyncAnswer{Incarnation: "life-1", Acknowledged: c.take(call)})
+	}
+	c.mustAgree(o)
+	if call, err := o.store.Statements(t.Context(), o.w, nil); err != nil || len(call.Statements) != 0 {
+		t.Errorf("there is more to state though nothing changed: %+v, %v", call.Statements, err)
+	}
+}
+
+// syncBadly makes calls of which some are lost, or their answers, and answers that come again; budgets are granted anew and
+// periods closed meanwhile.
+func (c *coordinatorSide) syncBadly(ctx context.Context, o *owner, names []string, random *rand.Rand) {
+	t := c.t
 	var memory []allocation.SyncAnswer // answers that may come again, late
 	asked := map[int]int64{}
 	for round := range 40 {
@@ -202,19 +221,6 @@ func statementsAddUp(t *testing.T, seed uint64) {
 				t.Fatal(err)
 			}
 		}
-	}
-	done()
-	nodes.Wait()
-	for range 2 {
-		call, err := o.store.Statements(t.Context(), o.w, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.apply(allocation.SyncAnswer{Incarnation: "life-1", Acknowledged: c.take(call)})
-	}
-	c.mustAgree(o)
-	if call, err := o.store.Statements(t.Context(), o.w, nil); err != nil || len(call.Statements) != 0 {
-		t.Errorf("there is more to state though nothing changed: %+v, %v", call.Statements, err)
 	}
 }
 

@@ -139,8 +139,23 @@ func (s *Store) claim(ctx context.Context) error {
 	if _, err := s.pool.Exec(ctx, insertOwner, Format, s.cfg.Region); err != nil {
 		return fmt.Errorf("make the owner's row: %w", err)
 	}
-	_, err := s.Load(ctx, 0)
-	return err
+	if _, err := s.Load(ctx, 0); err != nil {
+		return err
+	}
+	var unsafe string
+	q := &pgx.Batch{}
+	q.Queue(beginRO)
+	q.Queue(selectClock).QueryRow(func(row pgx.Row) (err error) {
+		_, unsafe, _, err = scanClock(row)
+		return err
+	})
+	if err := s.read(ctx, q); err != nil {
+		return fmt.Errorf("read the server's settings: %w", err)
+	}
+	if unsafe != "" { // seen again in every batch: it can be mended without a restart
+		s.cfg.Logger.Warn("nothing is admitted: a commit would not survive a crash", "setting", unsafe)
+	}
+	return nil
 }
 
 // millis is a duration as Postgres reads its settings, which take 0 for no bound.

@@ -1,0 +1,72 @@
+package postgres
+
+import (
+	"fmt"
+
+	"tranche/allocation"
+)
+
+// statedShare is a share as selectTouched gives it: numbers for instants, as in all columns.
+type statedShare struct {
+	Shard      int16         `json:"shard"`
+	Budget     string        `json:"budget"`
+	Term       int64         `json:"term"`
+	Template   bool          `json:"template"`
+	Generation int64         `json:"generation"`
+	Stamp      string        `json:"stamp"`
+	Entries    []statedEntry `json:"entries"`
+	Usage      []statedUsage `json:"usage"`
+}
+
+type statedEntry struct {
+	From, Until, Limit, Granted, Returned, Target int64
+	Class                                         allocation.Class
+}
+
+type statedUsage struct {
+	Period, Until, Returned, Spent, Reserved, Overdraft, Instances int64
+	Class                                                          allocation.Class
+}
+
+func (s *statedShare) statement() allocation.ShareStatement {
+	share := allocation.Share{
+		Budget: s.Budget, Template: s.Template, Generation: allocation.Generation{Number: s.Generation, Stamp: s.Stamp},
+		// Only its start counts here: the share's name.
+		Periods: allocation.Periods{First: allocation.Instant(s.Term), Step: 1, Count: 1},
+	}
+	for _, e := range s.Entries {
+		share.Entries = append(share.Entries, allocation.GrantEntry{
+			From: allocation.Instant(e.From), Until: allocation.Instant(e.Until), Class: e.Class,
+			Limit: e.Limit, Granted: e.Granted, Returned: e.Returned, Target: e.Target,
+		})
+	}
+	instances := map[allocation.Instant]int64{}
+	var used []allocation.Usage
+	for _, u := range s.Usage {
+		used = append(used, allocation.Usage{
+			UsageKey: allocation.UsageKey{Budget: s.Budget, Period: allocation.Instant(u.Period), Class: u.Class},
+			Until:    allocation.Instant(u.Until), Returned: u.Returned, Spent: u.Spent, Reserved: u.Reserved, Overdraft: u.Overdraft,
+		})
+		if s.Template {
+			instances[allocation.Instant(u.Period)] = max(instances[allocation.Instant(u.Period)], u.Instances)
+		}
+	}
+	return share.Statement(used, instances)
+}
+
+// statementsOf gathers the shares by shard; one that has none to list states that.
+func statementsOf(chosen []base, numbers map[int16]int64, shares []byte) ([]allocation.Statement, error) {
+	var touched []statedShare
+	if err := decode(shares, &touched); err != nil {
+		return nil, fmt.Errorf("decode the statements: %w", err)
+	}
+	byShard := map[int16][]allocation.ShareStatement{}
+	for i := range touched {
+		byShard[touched[i].Shard] = append(byShard[touched[i].Shard], touched[i].statement())
+	}
+	var out []allocation.Statement
+	for _, b := range chosen {
+		out = append(out, allocation.Statement{Shard: int(b.shard), Number: numbers[b.shard], Base: b.number, Shares: byShard[b.shard]})
+	}
+	return out, nil
+}
