@@ -41,4 +41,10 @@
 // ErrUnknownOutcome. Leadership (background.go) only saves double work; two leaders at once do no harm, since all that
 // they do is compared. A statement, a mark or a generation that contradicts what is known is believed only after the
 // picture was refreshed from etcd, and then answered with history_lost.
+//
+// # Time, waiting and chance
+//
+// A replica tells the time, waits and starts its parts through Config.Runtime only, draws random bytes from Config.Random
+// only, and lets no map decide an order. So the simulator can run it, and the same seed gives the same run; a test holds
+// the source to it.
 package coordinator
