@@ -25,7 +25,7 @@ type Runtime interface {
 
 // Signal wakes a part that waits. It is sticky and coalesces: a Notify before the Wait is not lost, several count once.
 // Of several that wait, one is woken.
-type Signal interface {
+type Signal = interface {
 	Notify()
 	// Wait returns at the next Notify, or when ctx ends.
 	Wait(ctx context.Context)
