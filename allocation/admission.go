@@ -72,6 +72,7 @@ type AdmissionLine struct {
 	Version    int64
 	Generation int64
 	Limit      int64
+	Share      int64 // of the region, when it was decided
 	Requested  int64 // as first asked
 	Remaining  int64 // what the region could still spend after it
 	Held       int64 // reserved now

@@ -290,7 +290,7 @@ func (l *Locked) charge(p Plan, d *Decision) {
 			al.Spent, u.Spent = line.Cost, u.Spent+line.Cost
 		}
 		b.Charged, b.Remaining = line.Cost, u.Spendable(b.Limit)
-		al.Remaining = b.Remaining
+		al.Remaining, al.Share = b.Remaining, b.Share
 		a.Lines = append(a.Lines, al)
 		l.ChangedUsage[line.UsageKey] = true
 	}

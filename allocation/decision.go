@@ -103,7 +103,7 @@ func (l *Locked) answer(r Request, a *Admission, replayed bool) Decision {
 	for _, line := range a.Lines {
 		d.Budgets = append(d.Budgets, BudgetDecision{
 			UsageKey: line.UsageKey, Until: line.Until, Unit: line.Unit, Version: line.Version, Generation: line.Generation,
-			Limit: line.Limit, Requested: line.Requested, Charged: line.Held + line.Spent, Overdraft: line.Overdraft,
+			Limit: line.Limit, Share: line.Share, Requested: line.Requested, Charged: line.Held + line.Spent, Overdraft: line.Overdraft,
 			Remaining: line.Remaining, Reason: Allow,
 		})
 	}

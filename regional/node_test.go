@@ -5,6 +5,7 @@ package regional_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -133,8 +134,10 @@ func TestCutOffRegionSpendsItsShareAndNoMore(t *testing.T) {
 	n := node(t, h, "eu", "n1", url)
 	ready(t, n, 1)
 	h.setCut(true)
+	var answers []allocation.Decision
 	for i := range 6 {
-		if d := decide(n, request(allocation.Spend, fmt.Sprint("id-", i), acme, nil)); !d.Admitted() {
+		answers = append(answers, decide(n, request(allocation.Spend, fmt.Sprint("id-", i), acme, nil)))
+		if d := answers[i]; !d.Admitted() {
 			t.Fatalf("spend %d: %s: %s", i, d.Reason, d.Detail)
 		}
 	}
@@ -144,6 +147,9 @@ func TestCutOffRegionSpendsItsShareAndNoMore(t *testing.T) {
 	}
 	if d := decide(n, request(allocation.Spend, "id-3", acme, nil)); !d.Admitted() || !d.Replayed {
 		t.Errorf("a retry while cut off: %s, replayed %v", d.Reason, d.Replayed)
+	}
+	if d := decide(n, request(allocation.Spend, "id-3", acme, nil)); !reflect.DeepEqual(d.Budgets, answers[3].Budgets) {
+		t.Errorf("a retry is told %+v, first it was %+v", d.Budgets, answers[3].Budgets)
 	}
 }
 

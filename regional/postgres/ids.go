@@ -27,6 +27,7 @@ type storedLine struct {
 	Version    int64  `json:"version"`
 	Generation int64  `json:"generation"`
 	Limit      int64  `json:"limit"`
+	Share      int64  `json:"share"`
 	Requested  int64  `json:"requested"`
 	Remaining  int64  `json:"remaining"`
 	Held       int64  `json:"held,omitempty"`
@@ -39,7 +40,7 @@ func restOf(a *allocation.Admission) (string, error) {
 	rest := storedRest{First: a.First, Settled: a.Settled}
 	for _, l := range a.Lines {
 		rest.Lines = append(rest.Lines, storedLine{
-			Until: int64(l.Until), Unit: l.Unit, Version: l.Version, Generation: l.Generation, Limit: l.Limit,
+			Until: int64(l.Until), Unit: l.Unit, Version: l.Version, Generation: l.Generation, Limit: l.Limit, Share: l.Share,
 			Requested: l.Requested, Remaining: l.Remaining, Held: l.Held, Spent: l.Spent, Overdraft: l.Overdraft, OnLapse: l.OnLapse,
 		})
 	}
@@ -62,7 +63,7 @@ func linesOf(rest storedRest, k keys) ([]allocation.AdmissionLine, error) {
 			UsageKey: allocation.UsageKey{
 				Budget: k.budgets[i], Instance: k.instances[i], Period: allocation.Instant(k.periods[i]), Class: allocation.Class(k.classes[i]),
 			},
-			Until: allocation.Instant(l.Until), Unit: l.Unit, Version: l.Version, Generation: l.Generation, Limit: l.Limit,
+			Until: allocation.Instant(l.Until), Unit: l.Unit, Version: l.Version, Generation: l.Generation, Limit: l.Limit, Share: l.Share,
 			Requested: l.Requested, Remaining: l.Remaining, Held: l.Held, Spent: l.Spent, Overdraft: l.Overdraft, OnLapse: l.OnLapse,
 		})
 	}
