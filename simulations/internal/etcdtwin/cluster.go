@@ -27,6 +27,8 @@ type Faults struct {
 // Cluster is one simulated etcd.
 type Cluster struct {
 	Faults
+	// OnCommit hears of every revision as it comes to be, for checkers.
+	OnCommit func(who string, revision int64, events []coordinator.Event)
 
 	world    *world.World
 	net      *network.Net
@@ -110,6 +112,12 @@ func (c *Cluster) Restore(s Snapshot, bump int64) {
 	c.server.Serve()
 }
 
+// Compact forgets all revisions before one, so that a watch that is behind must read everything again.
+func (c *Cluster) Compact(revision int64) {
+	c.world.Trace("etcd.compact", strconv.FormatInt(revision, 10))
+	c.keys.compact(revision)
+}
+
 // Restart stops all members and starts them again with what they hold.
 func (c *Cluster) Restart() {
 	c.server.Crash()
@@ -189,6 +197,9 @@ func (c *Cluster) commit(who string, t coordinator.Txn) coordinator.TxnResult {
 		c.world.Trace("etcd.refused", who+" at "+strconv.FormatInt(before, 10))
 	case result.Revision > before:
 		c.world.Trace("etcd.commit", who+" "+strconv.FormatInt(result.Revision, 10)+" "+firstKey(t))
+		if c.OnCommit != nil {
+			c.OnCommit(who, result.Revision, c.keys.log[len(c.keys.log)-1].events)
+		}
 		c.tell()
 	}
 	return result

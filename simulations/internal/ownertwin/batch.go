@@ -87,6 +87,7 @@ func (b *batch) lockAndRead(x *transaction, want regional.Want) error {
 		return err
 	}
 	b.seen.Now, b.seen.Unsafe, b.open = x.db.Clock().Micros(), x.db.Unsafe, x.db.tables.openTable()
+	x.record.Clock = b.seen.Now
 	return nil
 }
 

@@ -43,6 +43,7 @@ func (db *Database) begin(client *world.Process, what string) *transaction {
 		db: db, client: client, what: what, held: map[lockKey]bool{}, made: map[allocation.UsageKey]allocation.Usage{},
 		places: map[allocation.IDKey]int{}, was: map[allocation.IDKey]allocation.State{},
 	}
+	x.record.Changes = db.tables.owner.changes
 	db.openTransactions = append(db.openTransactions, x)
 	return x
 }

@@ -24,6 +24,8 @@ type Commit struct {
 	Inserted    []*allocation.Admission // not to be changed
 	Updated     []*allocation.Admission
 	Shares      []allocation.Share // as applied by it
+	Changes     int64              // the owner's change number when the transaction began
+	Clock       int64              // of a batch: the database's clock as it was read after the locks, Unix microseconds
 
 	// Acknowledged: the process that made it was told so. What it then told its callers truly happened.
 	Acknowledged bool

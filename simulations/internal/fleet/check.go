@@ -1,0 +1,184 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"tranche/allocation"
+	"tranche/coordinator"
+	"tranche/simulations/internal/ownertwin"
+)
+
+// Violation is an invariant that did not hold. Invariant 0 is a run that did not converge, or that broke down.
+type Violation struct {
+	Invariant int
+	Detail    string
+	At        time.Duration
+}
+
+func (v *Violation) Error() string {
+	if v.Invariant == 0 {
+		return v.Detail
+	}
+	return fmt.Sprintf("invariant %d: %s", v.Invariant, v.Detail)
+}
+
+// checks judges what truly happens: every commit of every database when it is durable, every revision of etcd, and every
+// answer that a client hears.
+type checks struct {
+	fleet   *fleet
+	ledgers map[allocation.ShareRef]*ledgerView
+	ends    map[string]allocation.Instant // by budget: the end of the last term that was opened
+	budgets map[string]*budgetView
+	members map[string]*coordinator.RegionDocument
+	number  coordinator.Deployment
+
+	reserved   map[allocation.UsageKey]int64
+	terms      map[allocation.UsageKey]allocation.Instant
+	admissions map[claimKey]*admissionView
+	claims     map[claimKey]*claim
+	byDatabase map[string]*region
+	linear     *linear
+	judged     map[int]int
+}
+
+type claimKey struct {
+	region string
+	key    allocation.IDKey
+}
+
+// budgetView is what is known of one budget: its versions, and the limit that counts now.
+type budgetView struct {
+	doc    coordinator.BudgetDocument
+	limits map[int64]int64 // by version
+}
+
+func newChecks(f *fleet) *checks {
+	c := &checks{
+		fleet: f, ledgers: map[allocation.ShareRef]*ledgerView{}, ends: map[string]allocation.Instant{}, budgets: map[string]*budgetView{},
+		members: map[string]*coordinator.RegionDocument{}, reserved: map[allocation.UsageKey]int64{}, terms: map[allocation.UsageKey]allocation.Instant{},
+		admissions: map[claimKey]*admissionView{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, judged: map[int]int{},
+	}
+	c.linear = newLinear(c)
+	f.etcd.OnCommit = c.revision
+	f.truth.OnCommit = c.commit
+	f.truth.OnLost = c.lost
+	return c
+}
+
+// fail ends the run.
+func (c *checks) fail(invariant int, format string, args ...any) {
+	c.fleet.w.Fail(&Violation{Invariant: invariant, Detail: fmt.Sprintf(format, args...), At: c.fleet.w.Elapsed()})
+}
+
+// must judges once by an invariant.
+func (c *checks) must(holds bool, invariant int, format string, args ...any) {
+	c.judged[invariant]++
+	if !holds {
+		c.fail(invariant, format, args...)
+	}
+}
+
+// revision judges one revision of etcd.
+func (c *checks) revision(who string, _ int64, events []coordinator.Event) {
+	c.fleet.faults.around(who)
+	for _, prefix := range []string{"deployment", "budgets/", "regions/", "ledgers/"} {
+		for _, e := range events {
+			if kind, is := strings.CutPrefix(e.Key, coordinator.Root+prefix); is {
+				c.event(prefix, kind, e)
+			}
+		}
+	}
+}
+
+func read[T any](c *checks, e coordinator.Event) (out T) {
+	if err := json.Unmarshal(e.Value, &out); err != nil {
+		c.fail(0, "read %s: %v", e.Key, err)
+	}
+	return out
+}
+
+func (c *checks) event(prefix, rest string, e coordinator.Event) {
+	switch prefix {
+	case "deployment":
+		next := read[coordinator.Deployment](c, e)
+		c.must(next.Config >= c.number.Config && next.Members >= c.number.Members, 8, "the deployment's numbers fell from %d, %d to %d, %d",
+			c.number.Config, c.number.Members, next.Config, next.Members)
+		c.number = next
+	case "budgets/":
+		c.budgetChanged(read[coordinator.BudgetDocument](c, e))
+	case "regions/":
+		d := read[coordinator.RegionDocument](c, e)
+		if before := c.members[d.Region]; before != nil && before.Confirmed {
+			c.must(before.Incarnation == d.Incarnation, 5, "region %s was given incarnation %s while %s had not ended", d.Region, d.Incarnation, before.Incarnation)
+		}
+		c.members[d.Region] = &d
+	case "ledgers/":
+		if e.Deleted {
+			c.ledgerClosed(e.Key)
+			return
+		}
+		c.ledgerChanged(e.Key, read[allocation.Ledger](c, e))
+	}
+}
+
+func (c *checks) budgetChanged(d coordinator.BudgetDocument) {
+	name := d.Budget.Name
+	v := c.budgets[name]
+	if v == nil {
+		v = &budgetView{limits: map[int64]int64{}}
+		c.budgets[name] = v
+	} else {
+		c.must(d.Version >= v.doc.Version && d.Number >= v.doc.Number && d.OpenedThrough >= v.doc.OpenedThrough, 8,
+			"budget %s went from version %d, number %d, opened through %s to %d, %d, %s", name, v.doc.Version, v.doc.Number, v.doc.OpenedThrough,
+			d.Version, d.Number, d.OpenedThrough)
+	}
+	limit := d.Budget.LimitOrZero()
+	if d.Deleted {
+		limit = 0
+	}
+	if before, known := v.limits[d.Version]; known {
+		c.must(before == limit, 8, "budget %s, version %d, had limit %d and now %d", name, d.Version, before, limit)
+	}
+	v.doc, v.limits[d.Version] = d, limit
+	for _, l := range c.ledgers {
+		if l.doc.Budget == name {
+			l.highest = max(l.highest, limit)
+		}
+	}
+}
+
+// exhausted counts the periods of which every permit that ever was to be had was spent.
+func (c *checks) exhausted() (n int) {
+	for _, t := range c.fleet.truth.Totals() {
+		ref := allocation.ShareRef{Budget: t.Budget, Term: c.terms[t.UsageKey]}
+		if l := c.ledgers[ref]; l != nil && t.Spent > 0 && t.Spent >= l.limitOf(t.Period) {
+			n++
+		}
+	}
+	return n
+}
+
+func (c *checks) regionOf(database string) *region {
+	if r := c.byDatabase[database]; r != nil {
+		return r
+	}
+	for _, r := range c.fleet.regions {
+		if r.db.Name() == database {
+			c.byDatabase[database] = r
+			return r
+		}
+	}
+	return nil
+}
+
+func (c *checks) databaseOf(name string) *ownertwin.Database {
+	for _, r := range c.fleet.regions {
+		if r.name == name {
+			return r.db
+		}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package fleet
+
+import (
+	"tranche/allocation"
+)
+
+// told judges one answer to an admission, as its client hears it.
+func (c *checks) told(cl *claim, r allocation.Request, a *asking) {
+	d := a.decision
+	if r.Op == allocation.Check {
+		return
+	}
+	truth := c.admissions[claimKey{cl.region.name, cl.key}]
+	if !d.Admitted() {
+		if d.Reason == allocation.AdmissionIDReleased {
+			c.must(truth != nil, 6, "%s: %s is said to be released, and was never known", cl.region.name, cl.key.ID)
+		}
+		return
+	}
+	if truth == nil {
+		c.fail(11, "%s admits %s, and no database has committed it", cl.region.name, cl.key.ID)
+		return
+	}
+	c.must(!truth.first.Lost, 11, "%s admits %s, and its commit is lost", cl.region.name, cl.key.ID)
+	if !d.Replayed {
+		cl.fresh++
+		c.must(cl.fresh == 1, 6, "%s admits %s anew for the second time", cl.region.name, cl.key.ID)
+	}
+	c.must(d.At == truth.now.At && len(d.Budgets) == len(truth.now.Lines), 6, "%s answers %s with an admission of %d in %d budgets, and it is of %d in %d", cl.region.name,
+		cl.key.ID, d.At, len(d.Budgets), truth.now.At, len(truth.now.Lines))
+	if cl.first == nil {
+		cl.first = &d
+		return
+	}
+	if !cl.region.fleet.retained(cl) {
+		return
+	}
+	same := d.At == cl.first.At && len(d.Budgets) == len(cl.first.Budgets)
+	for i := range d.Budgets {
+		same = same && d.Budgets[i].UsageKey == cl.first.Budgets[i].UsageKey && d.Budgets[i].Requested == cl.first.Budgets[i].Requested
+	}
+	c.must(same, 6, "%s answers %s in another way than at first: %+v, then %+v", cl.region.name, cl.key.ID, *cl.first, d)
+}
+
+// toldOf judges an answer to a settle, a release or an extension.
+func (c *checks) toldOf(cl *claim, r allocation.Request, d allocation.Decision) {
+	truth := c.admissions[claimKey{cl.region.name, cl.key}]
+	if !d.Admitted() {
+		if d.Reason == allocation.AdmissionIDUnknown && cl.first != nil && c.fleet.retained(cl) {
+			c.fail(6, "%s does not know %s any more, which it admitted", cl.region.name, cl.key.ID)
+		}
+		return
+	}
+	c.must(truth != nil && truth.now.State == d.State, 11, "%s: %s of %s is answered with %s, and it is not so", cl.region.name, r.Op, cl.key.ID, d.State)
+	if r.Op != allocation.Extend && truth != nil {
+		c.must(truth.now.State != allocation.StateReserved, 11, "%s: %s of %s is answered, and it is reserved still", cl.region.name, r.Op, cl.key.ID)
+	}
+}
+
+// ghosts judges, at the end, that what was refused was not charged: a claim of which every answer was a refusal.
+func (c *checks) ghosts() {
+	if !c.fleet.plan.faults.exact() {
+		return // a repeated request may be served after the one that was answered
+	}
+	for key, cl := range c.claims {
+		if cl.doubtful || cl.op == allocation.Check || len(cl.asked) == 0 {
+			continue
+		}
+		told := cl.first != nil
+		v := c.admissions[key]
+		for _, a := range cl.asked {
+			told = told || a.decision.Admitted() || a.decision.Reason == allocation.AdmissionIDReleased
+		}
+		c.must(told || v == nil || len(v.now.Lines) == 0, 7, "%s: every answer to %s was a refusal, and it is charged", key.region, key.key.ID)
+	}
+}

@@ -1,0 +1,202 @@
+package fleet
+
+import (
+	"time"
+
+	"tranche/allocation"
+	"tranche/simulations/internal/ownertwin"
+)
+
+// admissionView is an admission as the databases truly hold it.
+type admissionView struct {
+	first *ownertwin.Commit
+	now   *allocation.Admission
+	at    time.Duration
+}
+
+type charge struct{ spent, reserved, overdraft int64 }
+
+// commit judges one commit of one database as it becomes durable.
+func (c *checks) commit(x *ownertwin.Commit) {
+	c.fleet.faults.around(x.Process)
+	r := c.regionOf(x.Database)
+	if r == nil {
+		return
+	}
+	c.judgeShares(r, x)
+	c.judgeCharges(r, x)
+	for _, u := range x.Usage {
+		c.judgeUsage(r, x, u)
+	}
+	c.linear.commit(r, x)
+}
+
+// judgeShares judges what an owner stores of what it was granted.
+func (c *checks) judgeShares(r *region, x *ownertwin.Commit) {
+	db := r.db
+	incarnation := x.Incarnation
+	for _, s := range x.Shares {
+		ref := allocation.ShareRef{Budget: s.Budget, Term: s.Term()}
+		l := c.ledgers[ref]
+		if l == nil {
+			c.fail(4, "%s stores a share of %s, term %s, of which there never was a ledger", r.name, s.Budget, s.Term())
+			return
+		}
+		c.must(l.stamps[s.Generation], 8, "%s stores generation %s of %s, term %s, which its ledger never had", r.name, s.Generation, s.Budget, s.Term())
+		if before, ok := db.Share(ref); ok {
+			c.must(s.Generation.Number >= before.Generation.Number, 8, "%s goes from generation %s of %s back to %s", r.name, before.Generation, s.Budget, s.Generation)
+		}
+		h := allocation.Holder{Region: r.name, Incarnation: incarnation}
+		for _, e := range s.Entries {
+			c.must(e.Granted <= l.granted(h, e.From, e.Class), 4, "%s stores %d granted of %s, period %s, and the ledger never granted it more than %d",
+				r.name, e.Granted, s.Budget, e.From, l.granted(h, e.From, e.Class))
+			c.must(e.Granted >= 0 && e.Returned >= 0 && e.Returned <= e.Granted, 1, "%s: granted %d, returned %d of %s", r.name, e.Granted, e.Returned, s.Budget)
+		}
+	}
+}
+
+// judgeUsage judges one usage row that a commit changed.
+func (c *checks) judgeUsage(r *region, x *ownertwin.Commit, u ownertwin.UsageChange) {
+	k, after, before := u.After.UsageKey, u.After, u.Before
+	made := before.Budget == ""
+	ref := allocation.ShareRef{Budget: k.Budget, Term: after.Term}
+	c.terms[k] = after.Term
+	l := c.ledgers[ref]
+	if l == nil {
+		c.fail(9, "%s uses %s, period %s, of which there never was a ledger", r.name, k.Budget, k.Period)
+		return
+	}
+	if _, there := r.db.Share(ref); made {
+		c.must(there, 9, "%s makes a usage row of %s, period %s, without a share", r.name, k.Budget, k.Period)
+	}
+	c.must(!after.Overflowed(), 2, "%s: usage of %s, period %s left its bounds: %+v", r.name, k.Budget, k.Period, after)
+	h := allocation.Holder{Region: r.name, Incarnation: x.Incarnation}
+	c.must(after.Granted <= l.granted(h, k.Period, k.Class), 4, "%s counts %d granted of %s, period %s, and the ledger never granted it more than %d",
+		r.name, after.Granted, k.Budget, k.Period, l.granted(h, k.Period, k.Class))
+	if !made {
+		c.must(after.Granted >= before.Granted && after.Returned >= before.Returned && after.Spent >= before.Spent && after.Overdraft >= before.Overdraft &&
+			after.Generation >= before.Generation, 8, "%s: the usage of %s, period %s fell: %+v, then %+v", r.name, k.Budget, k.Period, before, after)
+		now, there := r.db.Usage(k)
+		c.must(!there || now == before, 7, "%s: the usage of %s, period %s is %+v, and a commit changes %+v", r.name, k.Budget, k.Period, now, before)
+	}
+	c.reserved[k] += after.Reserved - before.Reserved
+	total := c.fleet.truth.Total(k)
+	used := total.Spent + c.reserved[k]
+	c.must(used <= l.limitOf(k.Period), 2, "%d of %s %s are spent or reserved in the period %s, and its limit was never above %d (%s, %s of %s)",
+		used, k.Budget, k.Instance, k.Period, l.limitOf(k.Period), r.name, x.What, x.Process)
+	if after.Spent+after.Reserved > before.Spent+before.Reserved {
+		c.judgeSpender(r, x, k)
+	}
+}
+
+// judgeSpender judges who spends: the incarnation that the coordinator recorded to live there, and no other.
+func (c *checks) judgeSpender(r *region, x *ownertwin.Commit, k allocation.UsageKey) {
+	d := c.members[r.name]
+	c.must(d != nil && x.Incarnation != "" && d.Incarnation == x.Incarnation && d.Home == r.db.Home(), 3,
+		"%s spends of %s as incarnation %q from %+v, which is not recorded", x.Database, k.Budget, x.Incarnation, r.db.Home())
+}
+
+// judgeCharges holds what a commit charges against the admissions that it commits (invariants 6, 7, 10, 13).
+func (c *checks) judgeCharges(r *region, x *ownertwin.Commit) {
+	want := map[allocation.UsageKey]charge{}
+	add := func(a *allocation.Admission, sign int64) {
+		for _, line := range a.Lines {
+			w := want[line.UsageKey]
+			w.spent, w.reserved, w.overdraft = w.spent+sign*line.Spent, w.reserved+sign*line.Held, w.overdraft+sign*line.Overdraft
+			want[line.UsageKey] = w
+		}
+	}
+	for _, a := range x.Inserted {
+		add(a, 1)
+		c.judgeAdmission(r, x, a)
+	}
+	for _, a := range x.Updated {
+		key := claimKey{r.name, a.IDKey}
+		v := c.admissions[key]
+		if v == nil {
+			c.fail(6, "%s changes the admission %s, which was never made", r.name, a.ID)
+			return
+		}
+		add(v.now, -1)
+		add(a, 1)
+		v.now = a
+	}
+	for _, u := range x.Usage { // a row that was made and then charged stands twice
+		w := want[u.After.UsageKey]
+		w.spent -= u.After.Spent - u.Before.Spent
+		w.reserved -= u.After.Reserved - u.Before.Reserved
+		w.overdraft -= u.After.Overdraft - u.Before.Overdraft
+		want[u.After.UsageKey] = w
+	}
+	c.judged[7]++
+	for k, w := range want {
+		if w != (charge{}) {
+			c.fail(7, "%s: a commit of %s leaves %+v of %s, period %s, in its admissions that it does not charge", r.name, x.Process, w, k.Budget, k.Period)
+			return
+		}
+	}
+}
+
+// judgeAdmission judges one id that is admitted.
+func (c *checks) judgeAdmission(r *region, x *ownertwin.Commit, a *allocation.Admission) {
+	key := claimKey{r.name, a.IDKey}
+	cl := c.claims[key]
+	if v := c.admissions[key]; v != nil {
+		forgotten := c.fleet.w.Elapsed()-v.at > c.fleet.plan.retention.Std()*8/10
+		c.must(v.first.Lost || forgotten, 6, "%s admits %s twice: at %s by %s, and now by %s", r.name, a.ID, v.at, v.first.Process, x.Process)
+	}
+	c.admissions[key] = &admissionView{first: x, now: a, at: c.fleet.w.Elapsed()}
+	if len(a.Lines) == 0 {
+		return
+	}
+	c.must(a.First.Config >= x.Changes, 13, "%s admits %s under change %d, and %d was stored when its transaction began", r.name, a.ID, a.First.Config, x.Changes)
+	c.must(a.At == x.Clock, 10, "%s dates %s %d, and its database's clock was at %d", r.name, a.ID, a.At, x.Clock)
+	stopped, _ := r.db.Stopped()
+	c.must(stopped == "", 11, "%s admits %s and is stopped: %s", r.name, a.ID, stopped)
+	now := allocation.At(time.UnixMicro(a.At))
+	for _, line := range a.Lines {
+		c.must(line.Period <= now && now < line.Until, 10, "%s charges %s to the period %s–%s of %s at %s", r.name, a.ID, line.Period, line.Until, line.Budget, now)
+		c.must(line.Until > r.db.ClosedBefore(), 10, "%s charges %s to the period %s of %s, and has closed all before %s", r.name, a.ID, line.Period, line.Budget, r.db.ClosedBefore())
+		b := c.budgets[line.Budget]
+		limit, known := b.limits[line.Version]
+		c.must(known && limit == line.Limit && limit > 0, 13, "%s admits %s under version %d of %s with limit %d, and it was %d", r.name, a.ID, line.Version, line.Budget, line.Limit, limit)
+	}
+	if cl != nil {
+		c.judgeBudgets(r, a, cl)
+	}
+}
+
+// judgeBudgets judges that all budgets that a request matches are charged (invariant 7).
+func (c *checks) judgeBudgets(r *region, a *allocation.Admission, cl *claim) {
+	if a.First.Config != r.db.Changes() {
+		return // the owner has learnt of another budget since
+	}
+	var matching []allocation.Budget
+	catalogue := r.db.Catalogue()
+	for _, b := range catalogue.Budgets() {
+		if !b.Deleted {
+			matching = append(matching, b.Budget)
+		}
+	}
+	hits, _ := allocation.MatchBudgets(matching, cl.labels)
+	c.must(len(hits) == len(a.Lines), 7, "%s charges %s to %d budgets, and it matches %d", r.name, a.ID, len(a.Lines), len(hits))
+	for i, h := range hits {
+		if i >= len(a.Lines) {
+			return
+		}
+		line := a.Lines[i]
+		cost := cl.costs[line.Unit]
+		c.must(line.Budget == h.Budget.Name && line.Instance == h.Instance && line.Requested == cost && line.Held+line.Spent == cost, 7,
+			"%s charges %s with %d to %s %s, and it is to be %d to %s %s", r.name, a.ID, line.Held+line.Spent, line.Budget, line.Instance, cost, h.Budget.Name, h.Instance)
+	}
+}
+
+// lost takes back what a lost commit had reserved, unless somebody was told of it.
+func (c *checks) lost(x *ownertwin.Commit) {
+	if x.Acknowledged {
+		return
+	}
+	for _, u := range x.Usage {
+		c.reserved[u.After.UsageKey] -= u.After.Reserved - u.Before.Reserved
+	}
+}

@@ -1,0 +1,372 @@
+package fleet
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"tranche/simulations/internal/network"
+	"tranche/simulations/internal/ownertwin"
+	"tranche/simulations/internal/world"
+)
+
+// faultPlan is how likely what is, in one run.
+type faultPlan struct {
+	lose, repeat, late float64 // of each link, at most
+	lateMost           time.Duration
+	every              time.Duration // the longest pause between two faults
+	weights            []int         // by fault
+	atCommit           float64       // the chance that a process crashes around a commit of its own
+	clocks             clockKind     // whose clocks jump: never those of two sides that check each other
+	drift              int64         // parts per million, at most
+	watchLag           time.Duration
+	leaderLag          time.Duration
+	replica            bool // databases have a synchronous replica
+}
+
+type clockKind int
+
+const (
+	clocksRight clockKind = iota
+	clocksOfNodes
+	clocksOfDatabases
+	clocksOfCoordinators
+)
+
+// fault is one thing that goes wrong.
+type fault struct {
+	name string
+	do   func(*faults)
+}
+
+var allFaults = []fault{
+	{"crash-node", (*faults).crashNode},
+	{"crash-coordinator", (*faults).crashCoordinator},
+	{"stop-node", (*faults).stopNode},
+	{"restart-postgres", (*faults).restartPostgres},
+	{"pause", (*faults).pause},
+	{"cut-link", (*faults).cutLink},
+	{"cut-region", (*faults).cutRegion},
+	{"cut-coordinator", (*faults).cutCoordinator},
+	{"etcd-quorum", (*faults).quorum},
+	{"etcd-restart", (*faults).etcdRestart},
+	{"etcd-compact", (*faults).compact},
+	{"clock-jump", (*faults).jump},
+	{"slow-disk", (*faults).slowDisk},
+	{"replica-away", (*faults).replicaAway},
+}
+
+func newFaultPlan(r *rand.Rand) faultPlan {
+	p := faultPlan{
+		lose: unlikely(r, 0.05), repeat: unlikely(r, 0.2), late: unlikely(r, 0.02), lateMost: oneOf(r, time.Second, 10*time.Second, time.Minute),
+		every: oneOf(r, time.Second, 2*time.Second, 5*time.Second, 12*time.Second), atCommit: unlikely(r, 0.02), clocks: clockKind(r.IntN(4)),
+		drift: oneOf[int64](r, 0, 0, 200, 20_000, 100_000), watchLag: oneOf(r, 0, 0, 50*time.Millisecond, 2*time.Second),
+		leaderLag: oneOf(r, 0, 5*time.Second), replica: r.IntN(4) == 0,
+	}
+	for range allFaults {
+		p.weights = append(p.weights, max(0, r.IntN(12)-4))
+	}
+	p.weights[r.IntN(len(p.weights))] += 6
+	return p
+}
+
+func (p faultPlan) String() string {
+	out := fmt.Sprintf("lose %.3f repeat %.3f late %.3f", p.lose, p.repeat, p.late)
+	for i, f := range allFaults {
+		if p.weights[i] > 0 {
+			out += fmt.Sprintf(" %s:%d", f.name, p.weights[i])
+		}
+	}
+	return strings.TrimSpace(out)
+}
+
+// exact says that a request which was answered is never served again, later.
+func (p faultPlan) exact() bool { return p.repeat == 0 }
+
+// faults makes them, and takes them all back.
+type faults struct {
+	fleet  *fleet
+	plan   faultPlan
+	random *rand.Rand
+	crash  *rand.Rand // of crashes around commits
+	over   bool
+	done   map[string]int
+}
+
+func newFaults(f *fleet) *faults {
+	x := &faults{fleet: f, plan: f.plan.faults, random: f.w.Random("faults"), crash: f.w.Random("crash"), done: map[string]int{}}
+	switch f.o.Kind {
+	case KindCalm:
+		x.plan = faultPlan{weights: make([]int, len(allFaults)), every: time.Hour}
+	}
+	return x
+}
+
+// pairs are all links between processes that talk to each other.
+func (x *faults) pairs() (all [][2]*world.Process) {
+	f := x.fleet
+	add := func(a, b *world.Process) { all = append(all, [2]*world.Process{a, b}, [2]*world.Process{b, a}) }
+	for _, c := range f.replicas {
+		add(c.process, f.etcd.Server())
+	}
+	for _, r := range f.regions {
+		for _, n := range r.nodes {
+			add(n.process, r.db.Server())
+			for _, c := range f.replicas {
+				add(n.process, c.process)
+			}
+			for _, c := range f.clients {
+				if c.region == r {
+					add(c.process, n.process)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// run makes faults until they are over.
+func (x *faults) run() {
+	x.begin()
+	total := 0
+	for _, w := range x.plan.weights {
+		total += w
+	}
+	out := x.fleet.w.Outside()
+	for !x.over && total > 0 {
+		out.Sleep(out.Context(), time.Duration(x.random.Int64N(int64(x.plan.every))))
+		if x.over {
+			return
+		}
+		pick, kind := x.random.IntN(total), 0
+		for pick >= x.plan.weights[kind] {
+			pick -= x.plan.weights[kind]
+			kind++
+		}
+		x.done[allFaults[kind].name]++
+		x.fleet.w.Trace("fault", allFaults[kind].name)
+		allFaults[kind].do(x)
+	}
+}
+
+// begin sets what is wrong all the time.
+func (x *faults) begin() {
+	f := x.fleet
+	for _, pair := range x.pairs() {
+		l := f.net.Link(pair[0].Name(), pair[1].Name())
+		spoil := func(c *network.Conditions) {
+			c.Lose, c.Repeat, c.Late, c.LateMost = x.random.Float64()*x.plan.lose, x.random.Float64()*x.plan.repeat, x.random.Float64()*x.plan.late, x.plan.lateMost
+		}
+		spoil(l)
+	}
+	f.etcd.WatchLag, f.etcd.LeaderLag = x.plan.watchLag, x.plan.leaderLag
+	if x.plan.drift > 0 {
+		for _, c := range x.clocks() {
+			c.Drift(x.random.Int64N(2*x.plan.drift+1) - x.plan.drift)
+		}
+	}
+	if x.plan.replica {
+		for _, r := range f.regions {
+			r.db.SetReplica(true, false)
+		}
+	}
+}
+
+func (x *faults) clocks() (all []*world.Clock) {
+	for _, c := range x.fleet.replicas {
+		all = append(all, c.process.Clock)
+	}
+	for _, r := range x.fleet.regions {
+		all = append(all, r.db.Clock())
+		for _, n := range r.nodes {
+			all = append(all, n.process.Clock)
+		}
+	}
+	return all
+}
+
+// heal takes everything back.
+func (x *faults) heal() {
+	f := x.fleet
+	x.over = true
+	f.w.Trace("heal", "")
+	f.net.Heal()
+	f.etcd.Disk, f.etcd.WatchLag, f.etcd.LeaderLag = 0, 0, 0
+	f.etcd.SetQuorum(true)
+	f.etcd.Server().Resume()
+	for _, c := range x.clocks() {
+		c.Right()
+	}
+	for _, r := range f.regions {
+		r.db.Disk = normalDisk
+		r.db.SetReplica(r.db.SyncReplica, false)
+		r.db.CancelReplicaWaits(false)
+		r.db.Server().Resume()
+		r.db.Start()
+		for _, n := range r.nodes {
+			n.process.Resume()
+		}
+	}
+	for _, c := range f.replicas {
+		c.process.Resume()
+	}
+	for _, c := range f.clients {
+		c.process.Resume()
+	}
+}
+
+// around may crash a process between an effect of its own and the answer to it.
+func (x *faults) around(process string) {
+	if x.over || x.plan.atCommit == 0 || x.crash.Float64() >= x.plan.atCommit {
+		return
+	}
+	for _, p := range x.services() {
+		if p.Name() == process {
+			x.done["crash-at-commit"]++
+			x.fleet.w.After(time.Duration(x.crash.IntN(int(2*time.Millisecond))), p.Crash)
+		}
+	}
+}
+
+func (x *faults) services() (all []*world.Process) {
+	for _, c := range x.fleet.replicas {
+		all = append(all, c.process)
+	}
+	for _, r := range x.fleet.regions {
+		for _, n := range r.nodes {
+			all = append(all, n.process)
+		}
+	}
+	return all
+}
+
+func (x *faults) a(d ...time.Duration) time.Duration {
+	return time.Duration(1 + x.random.Int64N(int64(oneOf(x.random, d...))))
+}
+
+func (x *faults) node() *node {
+	r := x.fleet.regions[x.random.IntN(len(x.fleet.regions))]
+	return r.nodes[x.random.IntN(len(r.nodes))]
+}
+
+func (x *faults) replica() *replica { return x.fleet.replicas[x.random.IntN(len(x.fleet.replicas))] }
+
+func (x *faults) database() *ownertwin.Database {
+	return x.fleet.regions[x.random.IntN(len(x.fleet.regions))].db
+}
+
+func (x *faults) crashNode()        { x.node().process.Crash() }
+func (x *faults) stopNode()         { x.node().process.Stop() }
+func (x *faults) crashCoordinator() { x.replica().process.Crash() }
+
+func (x *faults) restartPostgres() {
+	db := x.database()
+	db.Crash()
+	x.fleet.w.After(x.a(time.Millisecond, 500*time.Millisecond, 5*time.Second), db.Start)
+}
+
+// pause lets a process, a database or etcd stand still for a while.
+func (x *faults) pause() {
+	all := append(x.services(), x.database().Server(), x.fleet.etcd.Server())
+	p := all[x.random.IntN(len(all))]
+	p.Pause()
+	x.fleet.w.After(x.a(100*time.Millisecond, time.Second, 10*time.Second, 30*time.Second), p.Resume)
+}
+
+func (x *faults) cutFor(l *network.Conditions) {
+	l.Cut = true
+	x.fleet.w.After(x.a(500*time.Millisecond, 5*time.Second, 20*time.Second), func() { l.Cut = false })
+}
+
+// cutLink cuts one direction between two processes.
+func (x *faults) cutLink() {
+	pairs := x.pairs()
+	pair := pairs[x.random.IntN(len(pairs))]
+	x.cutFor(x.fleet.net.Link(pair[0].Name(), pair[1].Name()))
+}
+
+// cutRegion cuts a whole region off from all coordinators.
+func (x *faults) cutRegion() {
+	r := x.fleet.regions[x.random.IntN(len(x.fleet.regions))]
+	length := x.a(5*time.Second, 20*time.Second, 40*time.Second)
+	oneWay := x.random.IntN(3)
+	for _, n := range r.nodes {
+		for _, c := range x.fleet.replicas {
+			for i, l := range []*network.Conditions{x.fleet.net.Link(n.process.Name(), c.process.Name()), x.fleet.net.Link(c.process.Name(), n.process.Name())} {
+				if oneWay != i {
+					l.Cut = true
+					x.fleet.w.After(length, func() { l.Cut = false })
+				}
+			}
+		}
+	}
+}
+
+func (x *faults) cutCoordinator() {
+	c, etcd := x.replica().process.Name(), x.fleet.etcd.Server().Name()
+	if x.random.IntN(2) == 0 {
+		x.cutFor(x.fleet.net.Link(c, etcd))
+	}
+	x.cutFor(x.fleet.net.Link(etcd, c))
+}
+
+func (x *faults) quorum() {
+	x.fleet.etcd.SetQuorum(false)
+	x.fleet.w.After(x.a(500*time.Millisecond, 8*time.Second, 15*time.Second), func() { x.fleet.etcd.SetQuorum(true) })
+}
+
+func (x *faults) etcdRestart() { x.fleet.etcd.Restart() }
+
+func (x *faults) compact() { x.fleet.etcd.Compact(x.fleet.etcd.Revision()) }
+
+// jump moves one clock of the side whose clocks are wrong in this run.
+func (x *faults) jump() {
+	var c *world.Clock
+	switch x.plan.clocks {
+	case clocksRight:
+		return
+	case clocksOfNodes:
+		c = x.node().process.Clock
+	case clocksOfDatabases:
+		c = x.database().Clock()
+	case clocksOfCoordinators:
+		c = x.replica().process.Clock
+	}
+	d := x.a(time.Second, 10*time.Second, time.Minute, time.Hour, 40*24*time.Hour)
+	if x.random.IntN(2) == 0 {
+		d = -d
+	}
+	c.Jump(d)
+}
+
+const normalDisk = 2 * time.Millisecond
+
+func (x *faults) slowDisk() {
+	slow := x.a(10*time.Millisecond, 300*time.Millisecond, 3*time.Second)
+	length := x.a(2*time.Second, 15*time.Second)
+	if x.random.IntN(3) == 0 {
+		x.fleet.etcd.Disk = slow
+		x.fleet.w.After(length, func() { x.fleet.etcd.Disk = 0 })
+		return
+	}
+	db := x.database()
+	db.Disk = slow
+	x.fleet.w.After(length, func() { db.Disk = normalDisk })
+}
+
+// replicaAway lets commits wait for a replica that does not answer; in some cases somebody cancels those waits.
+func (x *faults) replicaAway() {
+	db := x.database()
+	if !db.SyncReplica {
+		return
+	}
+	db.SetReplica(true, true)
+	if x.random.IntN(2) == 0 {
+		db.CancelReplicaWaits(true)
+	}
+	x.fleet.w.After(x.a(time.Second, 8*time.Second), func() {
+		db.CancelReplicaWaits(false)
+		db.SetReplica(true, false)
+	})
+}

@@ -1,0 +1,308 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"tranche/allocation"
+	"tranche/coordinator"
+	"tranche/regional"
+	"tranche/simulations/internal/etcdtwin"
+	"tranche/simulations/internal/network"
+	"tranche/simulations/internal/ownertwin"
+	"tranche/simulations/internal/world"
+)
+
+// Seams let a caller put something between the services and the simulated stores: a mutant of the protocol, which
+// production code does not pay for. Nil fields change nothing.
+type Seams struct {
+	Store       func(process string, s coordinator.Store) coordinator.Store
+	Owner       func(process string, o regional.Owner) regional.Owner
+	Coordinator func(process string, c regional.Coordinator) regional.Coordinator
+	Breaks      ownertwin.Breaks // rules that every database leaves out
+}
+
+// Options says what a run is.
+type Options struct {
+	Seed     uint64
+	For      time.Duration // the safety phase; 0: DefaultFor
+	Kind     string        // of the run: one of Kinds; empty: KindFaults
+	Trace    io.Writer     // hears every line; nil: nobody does
+	Lines    int           // of the trace that a report keeps; 0: 60
+	Switches bool          // each time that a task goes on is a line of the trace, too
+	Seams    Seams
+}
+
+// Defaults of Options.
+const (
+	DefaultFor   = 40 * time.Second
+	defaultLines = 60
+
+	unreachableAfter = 6 * time.Second
+	afterFaults      = 8 * time.Second // clients go on for so long once all faults are over
+)
+
+// Result is how a run ended.
+type Result struct {
+	Seed      uint64
+	Kind      string
+	Plan      string
+	Violation *Violation // the first one; nil: there was none
+	Lines     []world.Line
+	Simulated time.Duration
+	Decisions int
+	Admitted  int
+	Commits   int
+	Revisions int64
+	Faults    map[string]int // that were done, by name
+	Reasons   map[string]int // of decisions
+	Checked   map[int]int    // by invariant: how often it was judged
+	Notes     map[string]int // what else was seen
+	Periods   int            // of which every permit was spent
+	Stats     world.Stats
+}
+
+// fleet is one run on its way.
+type fleet struct {
+	o    Options
+	plan *plan
+	w    *world.World
+	net  *network.Net
+	etcd *etcdtwin.Cluster
+
+	truth    *ownertwin.Truth
+	replicas []*replica
+	regions  []*region
+	clients  []*client
+	operator *operator
+	check    *checks
+	faults   *faults
+
+	admin     string // the first admin token
+	quiet     bool   // clients stop
+	finishing bool
+	healed    bool
+	decisions int
+	admitted  int
+	reasons   map[allocation.Reason]int
+	notes     map[string]int
+}
+
+// replica is one coordinator.
+type replica struct {
+	process *world.Process
+	service *coordinator.Service // of the present life
+	handler http.Handler
+}
+
+// region is one region: its database and its nodes.
+type region struct {
+	regionPlan
+	fleet      *fleet
+	db         *ownertwin.Database
+	endpoint   *ownertwin.Endpoint
+	nodes      []*node
+	deployment string
+	started    bool
+}
+
+// node is one regional process.
+type node struct {
+	process *world.Process
+	region  *region
+	current *regional.Node // of the present life; nil: it has none
+}
+
+// nodeRuntime is a process as a node's runtime: the two packages name the same signal differently.
+type nodeRuntime struct{ *world.Process }
+
+func (r nodeRuntime) NewSignal() regional.Signal { return r.Process.NewSignal() }
+
+func newFleet(o Options) *fleet {
+	if o.For <= 0 {
+		o.For = DefaultFor
+	}
+	if o.Lines <= 0 {
+		o.Lines = defaultLines
+	}
+	if o.Kind == "" {
+		o.Kind = KindFaults
+	}
+	w := world.New(world.Options{Seed: o.Seed, Trace: o.Trace, Ring: max(o.Lines, 512), Switches: o.Switches})
+	f := &fleet{
+		o: o, w: w, net: network.New(w), truth: ownertwin.NewTruth(), plan: newPlan(w.Random("plan"), w.Now()),
+		reasons: map[allocation.Reason]int{}, notes: map[string]int{},
+	}
+	f.etcd = etcdtwin.New(f.net, w, "etcd", 3)
+	f.check = newChecks(f)
+	for i := range f.plan.coordinators {
+		f.addReplica(fmt.Sprint("coordinator-", i))
+	}
+	for _, r := range f.plan.regions {
+		f.addRegion(r)
+	}
+	f.operator = newOperator(f)
+	f.faults = newFaults(f)
+	return f
+}
+
+func (f *fleet) addReplica(name string) {
+	r := &replica{process: f.w.Process(name)}
+	store := coordinator.Store(f.etcd.Store(r.process))
+	if wrap := f.o.Seams.Store; wrap != nil {
+		store = wrap(name, store)
+	}
+	f.replicas = append(f.replicas, r)
+	r.process.OnEnd(func() { r.service, r.handler = nil, nil })
+	f.start(r.process, func(ctx context.Context) {
+		s := coordinator.New(coordinator.Config{
+			Store: store, Runtime: r.process, Random: r.process, ReportUnreachableAfter: unreachableAfter,
+			ClosingRetention: f.plan.keepClosings, OnFirstAdminToken: func(token string) { f.admin = token },
+		})
+		r.service, r.handler = s, s.Handler()
+		if err := s.Run(ctx); err != nil && ctx.Err() == nil {
+			f.w.Trace("ended", err.Error())
+		}
+	})
+}
+
+// sync is how a region's call arrives at a replica.
+func (r *replica) sync(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+	if r.service == nil {
+		return allocation.SyncAnswer{}, errors.New("starting")
+	}
+	return r.service.Sync(ctx, call)
+}
+
+func (f *fleet) addRegion(p regionPlan) {
+	r := &region{regionPlan: p, fleet: f}
+	f.regions = append(f.regions, r)
+	r.db = ownertwin.New(f.net, f.w, f.truth, p.name+"/pg", p.name)
+	r.db.Breaks = f.o.Seams.Breaks
+	r.endpoint = ownertwin.NewEndpoint(r.db)
+	for i := range p.nodes {
+		n := &node{process: f.w.Process(fmt.Sprint(p.name, "/node-", i)), region: r}
+		n.process.OnEnd(func() { n.current = nil })
+		r.nodes = append(r.nodes, n)
+	}
+	for i := range f.plan.clients {
+		f.clients = append(f.clients, newClient(f, r, i))
+	}
+}
+
+// run starts the region's nodes and clients.
+func (r *region) run() {
+	if r.started {
+		return
+	}
+	r.started = true
+	for _, n := range r.nodes {
+		r.fleet.start(n.process, n.main)
+	}
+	for _, c := range r.fleet.clients {
+		if c.region == r {
+			c.process.Start(c.run)
+		}
+	}
+}
+
+func (n *node) main(ctx context.Context) {
+	f, r := n.region.fleet, n.region
+	name := n.process.Name()
+	var replicas []network.Replica
+	for _, c := range f.replicas {
+		replicas = append(replicas, network.Replica{Process: c.process, Sync: c.sync})
+	}
+	way := regional.Coordinator(network.NewCoordinator(f.net, n.process, replicas...))
+	if wrap := f.o.Seams.Coordinator; wrap != nil {
+		way = wrap(name, way)
+	}
+	owner := regional.Owner(ownertwin.NewOwner(r.endpoint, n.process, r.name))
+	if wrap := f.o.Seams.Owner; wrap != nil {
+		owner = wrap(name, owner)
+	}
+	n.current = regional.NewNode(regional.Config{
+		Region: r.name, Name: name, Deployment: r.deployment, Coordinator: way, CloseGrace: f.plan.closeGrace,
+		Retention: f.plan.retention, Lanes: f.plan.lanes, Runtime: nodeRuntime{n.process},
+	}, owner)
+	if err := n.current.Run(ctx); err != nil && ctx.Err() == nil {
+		f.w.Trace("ended", err.Error())
+	}
+}
+
+// start runs a process and has it started again, after a while, whenever it ends.
+func (f *fleet) start(p *world.Process, main func(ctx context.Context)) {
+	r := f.w.Random("restart " + p.Name())
+	again := func() {
+		if !p.Up() {
+			p.Start(main)
+		}
+	}
+	p.OnEnd(func() {
+		f.w.After(restartAfter(r), again)
+	})
+	p.Start(main)
+}
+
+func restartAfter(r *rand.Rand) time.Duration {
+	return oneOf(r, 0, 100*time.Millisecond, time.Second, 4*time.Second) + time.Duration(r.IntN(1000))*time.Millisecond
+}
+
+// Run makes the run of a seed. An error is one of the simulator itself; what a checker found is in the result.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	f := newFleet(o)
+	defer f.w.Close()
+	f.w.Go("script", f.script)
+	err := f.w.Run(f.o.For + 10*time.Minute)
+	result := f.result()
+	var v *Violation
+	switch {
+	case errors.As(err, &v):
+		result.Violation = v
+	case err != nil:
+		result.Violation = &Violation{Detail: err.Error(), At: f.w.Elapsed()}
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case !f.healed:
+		result.Violation = &Violation{Detail: "the run did not come to its end", At: f.w.Elapsed()}
+	}
+	return result, nil
+}
+
+func (f *fleet) result() *Result {
+	lines := f.w.Lines()
+	r := &Result{
+		Seed: f.o.Seed, Kind: f.o.Kind, Plan: f.plan.String(), Lines: lines[max(0, len(lines)-f.o.Lines):], Simulated: f.w.Elapsed(),
+		Decisions: f.decisions, Admitted: f.admitted, Commits: len(f.truth.Commits()), Revisions: f.etcd.Revision(), Faults: f.faults.done,
+		Reasons: map[string]int{}, Checked: f.check.judged, Notes: f.notes, Stats: f.w.Stats(),
+	}
+	for reason, n := range f.reasons {
+		r.Reasons[string(reason)] = n
+	}
+	r.Periods = f.check.exhausted()
+	return r
+}
+
+// script is the run from its beginning to its end.
+func (f *fleet) script() {
+	out := f.w.Outside()
+	ctx := out.Context()
+	for f.admin == "" {
+		out.Sleep(ctx, 50*time.Millisecond)
+	}
+	f.operator.begin(ctx)
+	out.Sleep(ctx, time.Second)
+	f.w.Go("faults", f.faults.run)
+	f.w.Go("operator", f.operator.run)
+	out.Sleep(ctx, f.o.For)
+	f.faults.heal()
+	out.Sleep(ctx, afterFaults)
+	f.quiet = true
+	f.converge()
+	f.w.End()
+}

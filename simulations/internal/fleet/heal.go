@@ -1,0 +1,230 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"tranche/allocation"
+	"tranche/simulations/internal/network"
+)
+
+// healWithin bounds how long everything takes to come right once all faults are over and no client asks any more.
+const healWithin = 90 * time.Second
+
+// converge waits until nothing is missing any more, and then probes and closes the books.
+func (f *fleet) converge() {
+	out := f.w.Outside()
+	ctx := out.Context()
+	until := f.w.Elapsed() + healWithin
+	var missing []string
+	for f.w.Elapsed() < until {
+		if missing = f.missing(); len(missing) == 0 {
+			break
+		}
+		out.Sleep(ctx, 500*time.Millisecond)
+	}
+	if len(missing) > 0 {
+		f.check.fail(0, "still missing %s after all faults are over: %s", healWithin, strings.Join(missing[:min(5, len(missing))], "; "))
+		return
+	}
+	for _, r := range f.regions {
+		for _, n := range r.nodes {
+			if !f.probe(n) {
+				return
+			}
+		}
+	}
+	f.check.ghosts()
+	f.healed = true
+}
+
+// missing is what has yet to come right, in words.
+func (f *fleet) missing() (list []string) {
+	say := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
+	now := allocation.At(f.w.Now())
+	for _, r := range f.regions {
+		d := f.check.members[r.name]
+		if d == nil || !d.Confirmed {
+			say("%s has no incarnation", r.name)
+			continue
+		}
+		if stopped, why := r.db.Stopped(); stopped != "" {
+			say("%s is stopped: %s: %s", r.name, stopped, why)
+		}
+		if d.Contradiction != nil {
+			say("%s is said to contradict: %s", r.name, d.Contradiction.Detail)
+		}
+		if d.Draining {
+			say("%s is draining", r.name)
+		}
+		if r.db.Config() < f.check.number.Config {
+			say("%s has configuration %d of %d", r.name, r.db.Config(), f.check.number.Config)
+		}
+		at := r.db.Clock().Micros()
+		for _, a := range r.db.Reservations() {
+			if a.ExpiresAt <= at-2_000_000 {
+				say("%s: the reservation %s lapsed and is not over", r.name, a.ID)
+			}
+		}
+		if behind := now - r.db.ClosedBefore(); behind > allocation.Instant(f.plan.closeGrace)+15 {
+			say("%s has closed nothing after %s", r.name, r.db.ClosedBefore())
+		}
+	}
+	f.missingOfBudgets(now, say)
+	for _, ref := range f.check.openLedgers() {
+		f.missingOfLedger(ref, now, say)
+	}
+	return list
+}
+
+func (f *fleet) missingOfBudgets(now allocation.Instant, say func(string, ...any)) {
+	for _, p := range f.plan.budgets {
+		b := f.check.budgets[p.Name]
+		if b == nil || b.doc.Deleted || b.doc.OpenedThrough == allocation.Never {
+			continue
+		}
+		w := b.doc.Budget.Window
+		horizon := now + allocation.Instant(w.Horizon(b.doc.Budget.WithDefaults().RunsAloneFor)) - 3
+		if w.Once != nil {
+			horizon = min(horizon, w.Once.Until)
+		}
+		if b.doc.OpenedThrough < horizon {
+			say("%s is opened through %s only", p.Name, b.doc.OpenedThrough)
+		}
+	}
+}
+
+// openLedgers are those that etcd has, in order.
+func (c *checks) openLedgers() []allocation.ShareRef {
+	var refs []allocation.ShareRef
+	for ref, l := range c.ledgers {
+		if !l.closed {
+			refs = append(refs, ref)
+		}
+	}
+	slices.SortFunc(refs, func(a, b allocation.ShareRef) int {
+		if n := strings.Compare(a.Budget, b.Budget); n != 0 {
+			return n
+		}
+		return int(min(1, max(-1, a.Term-b.Term)))
+	})
+	return refs
+}
+
+// missingOfLedger compares a ledger with its budget and its owners: nothing may be in transit.
+func (f *fleet) missingOfLedger(ref allocation.ShareRef, now allocation.Instant, say func(string, ...any)) {
+	l, b := f.check.ledgers[ref].doc, f.check.budgets[ref.Budget].doc
+	name := fmt.Sprintf("%s, term %s", ref.Budget, ref.Term)
+	if l.Periods.End() <= now-allocation.Instant(f.plan.closeGrace)-20 {
+		say("%s is over and not closed", name)
+		return
+	}
+	if l.Periods.End() <= now {
+		return
+	}
+	if l.Version != b.Version || l.Members != f.check.number.Members {
+		say("%s follows version %d, members %d of %d, %d", name, l.Version, l.Members, b.Version, f.check.number.Members)
+		return
+	}
+	running, ok := l.Periods.Find(now)
+	if !ok {
+		running = 0
+	}
+	for i := running; i < l.Periods.Len(); i++ {
+		e, period := l.EntryAt(i), l.Periods.At(i)
+		wants := false
+		for _, a := range e.Allocations {
+			held := a.Granted - a.Returned
+			wants = wants || held < a.Target
+			db := f.check.databaseOf(a.Region)
+			if db == nil || db.Incarnation() != a.Incarnation {
+				say("%s: %s is held by an incarnation that is gone", name, a.Region)
+				continue
+			}
+			f.missingOfOwner(name, ref, l, period, a, say)
+		}
+		if free := l.Unallocated(i); free > 0 && wants && !l.Template {
+			say("%s, period %s: %d are unallocated, and somebody lacks them", name, period.Start, free)
+		}
+	}
+}
+
+func (f *fleet) missingOfOwner(name string, ref allocation.ShareRef, l allocation.Ledger, period allocation.Period, a allocation.Allocation, say func(string, ...any)) {
+	db := f.check.databaseOf(a.Region)
+	s, there := db.Share(ref)
+	if !there || s.Generation != l.Generation {
+		say("%s: %s has generation %s of %s", name, a.Region, s.Generation, l.Generation)
+		return
+	}
+	if l.Template || period.End <= db.ClosedBefore() {
+		return
+	}
+	u, _ := db.Row(ref, allocation.UsageKey{Budget: ref.Budget, Period: period.Start, Class: a.Class})
+	if u.Granted != a.Granted || u.Returned != a.Returned {
+		say("%s, period %s: %s has %d granted, %d returned, the ledger %d, %d: in transit", name, period.Start, a.Region, u.Granted, u.Returned, a.Granted, a.Returned)
+	}
+	if free := u.Granted - u.Returned - u.Spent - u.Reserved; free > 0 && u.Granted-u.Returned > a.Target {
+		say("%s, period %s: %s keeps %d above its target", name, period.Start, a.Region, u.Granted-u.Returned-a.Target)
+	}
+}
+
+// probe asks one node for one unit of each budget: a request within the share is admitted (invariant 11: none is refused
+// for ever; 13: zero refuses).
+func (f *fleet) probe(n *node) bool {
+	out := f.w.Outside()
+	for i, tenant := range []string{tenantSteady, tenantChanging, tenantOnce, tenantTemplate} {
+		r := allocation.Request{
+			Op: allocation.Spend, Key: allocation.IDKey{Credential: "probe", Tenant: tenant, ID: fmt.Sprint(n.process.Name(), "-", i)},
+			Labels: allocation.Labels{"tenant": tenant, "user": "u0"}, Costs: map[string]int64{"requests": 1, "tokens": 1},
+		}
+		free, certain := f.spendable(n.region, r)
+		reply, err := network.Call(out.Context(), f.net, out, n.process, network.Exchange, "probe", func(ctx context.Context) admitReply {
+			return n.decide(ctx, []allocation.Request{r})
+		})
+		if err != nil || !reply.up {
+			f.check.fail(0, "%s does not answer after all faults are over: %v", n.process.Name(), err)
+			return false
+		}
+		d := reply.decisions[0]
+		if again, still := f.spendable(n.region, r); !certain || !still || again != free && !d.Admitted() {
+			continue // a period began meanwhile
+		}
+		f.check.must(d.Admitted() == free, 13, "%s answers a request of %s with %s (%s), although its share has room: %v", n.process.Name(), tenant, d.Reason, d.Detail, free)
+	}
+	return true
+}
+
+// spendable says whether the region's own rows have room for a request now.
+func (f *fleet) spendable(r *region, q allocation.Request) (free, certain bool) {
+	catalogue := r.db.Catalogue()
+	now := allocation.Instant(r.db.Clock().Micros() / 1_000_000)
+	plan := catalogue.Plan(q, now)
+	if plan.Refusal != "" {
+		return false, true
+	}
+	for _, line := range plan.Lines {
+		if line.Problem != "" {
+			return false, true
+		}
+		if line.Until <= now+1 {
+			return false, false
+		}
+		u, ok := r.db.Row(allocation.ShareRef{Budget: line.UsageKey.Budget, Term: line.Term}, line.UsageKey)
+		if !ok {
+			return false, true
+		}
+		b, _ := catalogue.Budget(line.UsageKey.Budget)
+		if line.Instance != "" {
+			if _, there := r.db.Usage(line.UsageKey); !there {
+				return false, false // there may be too many instances
+			}
+		}
+		if limit := b.Budget.LimitOrZero(); limit == 0 || b.Deleted || u.Spendable(limit) < line.Cost || line.Until <= r.db.ClosedBefore() {
+			return false, true
+		}
+	}
+	return true, true
+}
