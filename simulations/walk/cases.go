@@ -94,9 +94,12 @@ func Residuals() []Case {
 		return c
 	}
 	forgetful := owner
+	soon := atHome
+	soon.Name, soon.CopySoon = "copy in the same home, started before the original states again", true
 	forgetful.Name, forgetful.Forgetful = "owner restored, its nodes' memories gone, before it stated", true
 	return []Case{
 		{forgetful, true, "what was spent since the last statement is sold again"},
+		{soon, true, "the copy holds every mark that was stated, and both act as the incarnation"},
 		{untold(twoNodes, "owner restored, before one node of two stated"), true, "the other node is vouched for before the first one notices"},
 		{untold(sealBack, "owner restored before it stated, then sealed"), true, "the seal counts what was spent as returned"},
 	}

@@ -22,6 +22,7 @@ type Config struct {
 	Seal          bool     // a's incarnation is sealed
 	Copy          bool     // a copy of a's database runs beside it
 	CopyAtHome    bool     // and looks the same: only marks tell
+	CopySoon      bool     // and starts before the original has stated anything that the copy lacks
 	SecondNode    bool     // a second process writes to a's database
 	Join          bool     // b is registered while it runs
 	Incarnations  int      // of each region

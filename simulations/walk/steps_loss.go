@@ -135,7 +135,8 @@ func (m *machine) copySteps(add adder) {
 	}, "a's database is copied")
 	add(func(m *machine, w *world) bool {
 		marks := allocation.LostMarks(realMarks(w.etcd.regions[0].marks), realMarks(w.dbs[copied].marks), nil)
-		if !w.copies || w.nodes[copied].on || m.CopyAtHome && len(marks) == 0 && w.incarnations[0] == 1 {
+		stale := len(marks) > 0 || w.etcd.regions[0].residence.Incarnation != incarnation(0, w.dbs[copied].incarnation)
+		if !w.copies || w.nodes[copied].on || m.CopyAtHome && !m.CopySoon && !stale {
 			return false
 		}
 		if !m.enroll(w, copied, copied) {
