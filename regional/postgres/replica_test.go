@@ -124,11 +124,7 @@ func TestGivingAConnectionUpCancelsNothing(t *testing.T) {
 	o := ownerAt(t, url)
 	o.give("a", 10)
 	o.mustSpend("first", o.key("a", 10))
-	hasty, err := Open(t.Context(), Config{URL: o.url, Region: region, LockTimeout: patient, CommitPatience: 100 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hasty.Shut()
+	hasty := open(t, o.url)
 	w := o.writer(hasty)
 	if ok, err := o.spend(hasty, w, "warm", o.key("a", 10)); !ok || err != nil {
 		t.Fatal(ok, err)
@@ -145,7 +141,9 @@ func TestGivingAConnectionUpCancelsNothing(t *testing.T) {
 	if _, err := lock.Exec(t.Context(), "select from tranche.writers for update"); err != nil {
 		t.Fatal(err)
 	}
+	hasty.cfg.CommitPatience = 100 * time.Millisecond
 	mustBe(t, b.Commit(t.Context(), writes), regional.ErrUnknownOutcome)
+	hasty.cfg.CommitPatience = patient
 	look := o.conn()
 	for range 50 { // a request would arrive within one or two of these round trips
 		if o.waiters(look) != 1 {

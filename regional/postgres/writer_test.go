@@ -130,11 +130,7 @@ func TestResolveFencesATransactionThatComesLater(t *testing.T) {
 	o.give("a", 10)
 	o.mustSpend("first", o.key("a", 10))
 	p := newProxy(t, o.url)
-	far, err := Open(t.Context(), Config{URL: p.url, Region: region, LockTimeout: patient, CommitPatience: 300 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer far.Shut()
+	far := open(t, p.url)
 	w := o.writer(far)
 	if ok, err := o.spend(far, w, "warm", o.key("a", 10)); !ok || err != nil {
 		t.Fatal(ok, err)
@@ -146,7 +142,9 @@ func TestResolveFencesATransactionThatComesLater(t *testing.T) {
 	writes, _ := chargeAll(b.Seen(), allocation.Spend, "late", []allocation.UsageKey{o.key("a", 10)})
 	release := p.holdRequests()
 	defer release()
+	far.cfg.CommitPatience = 100 * time.Millisecond
 	mustBe(t, b.Commit(t.Context(), writes), regional.ErrUnknownOutcome)
+	far.cfg.CommitPatience = patient
 	committed, err := w.Resolve(t.Context()) // over a connection that is not held
 	if err != nil || committed {
 		t.Fatalf("resolved as %v, %v", committed, err)
