@@ -1,0 +1,62 @@
+package mutants
+
+import (
+	"context"
+	"strings"
+	"testing"
+)
+
+// fast are mutants of every kind of hunt, whose hunts are short.
+var fast = []string{
+	"skip-node-mark", "keep-incarnation", "two-homes", "admit-without-vouching", "trust-a-new-connection", "ignore-generation", "take-from-giver",
+	"seal-without-share-lock", "state-return-first", "open-while-frozen",
+}
+
+// A mutant that is not caught is a hole in the checkers; a control that finds something says that what is caught may have
+// other reasons.
+func TestFast(t *testing.T) { huntAll(t, fast) }
+
+func huntAll(t *testing.T, only []string) {
+	r, err := Hunt(context.Background(), Options{Only: only, Seed: 1, Progress: func(c Caught) { t.Log(c) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range r.Mutants {
+		if !c.Caught {
+			t.Errorf("%s is not caught: %s %s", c.Name, c.Violation, c.Breaks)
+		}
+	}
+	for _, c := range r.Controls {
+		t.Logf("%-60s %d runs, %d states, %s", c.World, c.Runs, c.States, c.Took)
+		if c.Violation != "" {
+			t.Errorf("%s, without a mutant, seed %d: invariant %d: %s\n%s", c.World, c.Seed, c.Invariant, c.Violation, strings.Join(c.Trace, "\n"))
+		}
+	}
+}
+
+// If two mutants had one name, or one said of itself nothing that can be looked up, nobody could tell what was caught.
+func TestNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, m := range All() {
+		if seen[m.Name] || m.Name == "" || m.Breaks == "" || len(m.Invariants) == 0 || m.Hunter == "" {
+			t.Errorf("%+v", m)
+		}
+		seen[m.Name] = true
+		for _, n := range m.Invariants {
+			if n < 1 || n > 13 {
+				t.Errorf("%s breaks invariant %d, and there is none", m.Name, n)
+			}
+		}
+	}
+	if len(seen) < 30 {
+		t.Errorf("%d mutants", len(seen))
+	}
+}
+
+// A name that is mistyped must not be a hunt of nothing.
+func TestUnknownName(t *testing.T) {
+	_, err := Hunt(context.Background(), Options{Only: []string{"skip-node-marks"}})
+	if err == nil || !strings.Contains(err.Error(), "skip-node-mark,") && !strings.Contains(err.Error(), "skip-node-mark") {
+		t.Error(err)
+	}
+}
