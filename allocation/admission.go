@@ -95,7 +95,7 @@ type Request struct {
 // PayloadHash tells whether a repeated admission id comes with the same request: the labels as sent, the operation, and
 // the units of the costs. The amounts do not count, since an estimate may change between two tries. 16 bytes.
 func (r Request) PayloadHash() string {
-	units := make(Labels, len(r.Costs))
+	units := Labels{"requests": ""} // which cost 1 where nothing is said: saying so is no other request
 	for unit := range r.Costs {
 		units[unit] = ""
 	}

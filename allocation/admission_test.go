@@ -21,7 +21,7 @@ func TestPayloadHash(t *testing.T) {
 		"another trace":     {func(r *Request) { r.Correlation = "2" }, true},
 		"another operation": {func(r *Request) { r.Op = Reserve }, false},
 		"another unit":      {func(r *Request) { r.Costs = map[string]int64{"requests": 1, "tokens": 1} }, false},
-		"no unit":           {func(r *Request) { r.Costs = nil }, false},
+		"requests implied":  {func(r *Request) { r.Costs = nil }, true},
 		"another label":     {func(r *Request) { r.Labels = Labels{"tenant": "acme", "caller": "lee"} }, false},
 		"one label less":    {func(r *Request) { r.Labels = Labels{"tenant": "acme"} }, false},
 	} {

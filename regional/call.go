@@ -35,6 +35,7 @@ type call struct {
 	state    atomic.Int32
 	decision allocation.Decision
 	group    *group
+	doubt    *doubt // the node's
 }
 
 // group waits for all calls of one Decide.
@@ -72,14 +73,23 @@ func (c *call) again() bool {
 		c.tries++
 		return true
 	}
-	c.group.finish()
+	c.end()
 	return false
 }
 
 // answer ends a claimed call. A caller that is gone was told that the outcome is unknown; the same id gets the truth.
 func (c *call) answer(d allocation.Decision) {
 	c.decision = d
-	c.state.CompareAndSwap(callClaimed, callAnswered)
+	if !c.state.CompareAndSwap(callClaimed, callAnswered) {
+		c.end()
+		return
+	}
+	c.group.finish()
+}
+
+// end ends a call whose caller was told that the outcome is unknown: from now on a look-up gets the truth.
+func (c *call) end() {
+	c.doubt.remove(c.request.Key)
 	c.group.finish()
 }
 
@@ -102,7 +112,7 @@ func (n *Node) Decide(ctx context.Context, requests []allocation.Request, deadli
 	stopped := n.stoppedBy()
 	for i := range requests {
 		c := &calls[i]
-		c.request, c.deadline, c.group = requests[i], deadline, g
+		c.request, c.deadline, c.group, c.doubt = requests[i], deadline, g, &n.doubt
 		switch {
 		case stopped != "" && admits(requests[i].Op):
 			c.reject(n.cannot(requests[i], stopped))
@@ -129,18 +139,24 @@ func (n *Node) collect(c *call) allocation.Decision {
 	if c.state.CompareAndSwap(callPending, callAbandoned) {
 		return n.cannot(c.request, n.health.undecided())
 	}
+	c.doubt.add(c.request.Key) // before its lane can see that nobody waits, and end the call
 	if c.state.CompareAndSwap(callClaimed, callOrphaned) {
 		if c.request.Op == allocation.Check {
 			return n.cannot(c.request, n.health.undecided())
 		}
 		return n.cannot(c.request, allocation.OutcomeUnknown)
 	}
+	c.doubt.remove(c.request.Key)
 	return c.decision
 }
 
-// cannot is the decision for a request on which the owner did not decide.
+// cannot is the decision for a request on which the owner did not decide. While an earlier request of the same id is in
+// doubt nobody hears that nothing was charged.
 func (n *Node) cannot(r allocation.Request, reason allocation.Reason) allocation.Decision {
 	retry := int64(1)
+	if r.Op != allocation.Check && n.doubt.has(r.Key) {
+		reason = allocation.OutcomeUnknown
+	}
 	return allocation.Decision{
 		Reason: reason, Action: allocation.ActionRefused, Op: r.Op, Key: r.Key, Region: n.cfg.Region,
 		At: n.clock.now(), Retry: retry, Detail: n.health.detail(reason),

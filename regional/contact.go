@@ -37,7 +37,7 @@ func (n *Node) keep(ctx context.Context, w Writer) {
 	for ctx.Err() == nil {
 		mine, err := n.owner.Turn(ctx, n.cfg.Name, turnFor)
 		if err != nil {
-			n.health.failed(err)
+			n.health.failed(n.now(), err)
 		}
 		if err != nil || !mine {
 			n.cfg.Runtime.Sleep(ctx, turnEvery)
@@ -63,7 +63,9 @@ type keeper struct {
 func (k *keeper) turn(ctx context.Context) {
 	n := k.node
 	again, err := k.sync(ctx)
-	n.synced.result(n.now(), err)
+	if change := n.synced.result(n.now(), err); change != "" {
+		n.log.Info(change, "error", err)
+	}
 	k.housekeeping(ctx)
 	switch {
 	case err != nil:
@@ -88,6 +90,9 @@ func (k *keeper) sync(ctx context.Context) (again bool, err error) {
 	call.Format, call.Deployment, call.Region = allocation.SyncFormat, n.cfg.Deployment, n.cfg.Region
 	call.Node, call.NodeURL, call.Version = n.cfg.Name, n.cfg.URL, n.cfg.Version
 	call.WaitMillis = n.cfg.SyncEvery.Milliseconds()
+	if setting := n.health.unsafe(); setting != "" && call.Stopped == "" {
+		call.Stopped = string(allocation.UnsafeSettings)
+	}
 	n.clock.set(call.Clock)
 	bounded, cancel := n.cfg.Runtime.WithTimeout(ctx, n.cfg.SyncEvery+syncAnswerIn)
 	defer cancel()
@@ -208,15 +213,22 @@ type syncState struct {
 	elsewhere   map[string]allocation.Elsewhere // by budget
 }
 
-// result notes how a call ended.
-func (s *syncState) result(now time.Time, err error) {
+// result notes how a call ended, and says in words what that changed, if anything.
+func (s *syncState) result(now time.Time, err error) (change string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	switch {
+	case err != nil && (s.err == "" || s.last.IsZero() && s.err != err.Error()):
+		change = "out of contact with the coordinator: the region goes on with what its terms cover"
+	case err == nil && (s.err != "" || s.last.IsZero()):
+		change = "in contact with the coordinator"
+	}
 	if err != nil {
 		s.err = err.Error()
-		return
+		return change
 	}
 	s.last, s.err = now, ""
+	return change
 }
 
 // answered notes what an answer said that the owner does not store.

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"tranche/allocation"
 )
 
@@ -43,35 +45,52 @@ type health struct {
 	mu       sync.Mutex
 	started  time.Time
 	commitAt time.Time
+	failedAt time.Time
 	failure  string
 	setting  string
+	log      hclog.Logger
 }
 
-func (h *health) start(now time.Time) { h.started = now }
+func (h *health) start(now time.Time, log hclog.Logger) { h.started, h.log = now, log }
 
 func (h *health) committed(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.commitAt, h.failure, h.setting = now, "", ""
+	if h.failure != "" {
+		h.log.Info("admissions commit again", "after", now.Sub(h.failedAt).Round(time.Millisecond))
+	}
+	h.commitAt, h.failure = now, ""
 }
 
-// decided clears a failure to reach the database; a commit alone makes the node ready again.
-func (h *health) decided() {
+// failed notes that the database could not be used. The first of several is logged; a commit ends them.
+func (h *health) failed(now time.Time, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.setting = ""
-}
-
-func (h *health) failed(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	if h.failure == "" {
+		h.failedAt = now
+		h.log.Warn("admissions cannot be committed", "error", err)
+	}
 	h.failure = err.Error()
 }
 
-func (h *health) unsafe(setting string) {
+// settings notes which setting of the database, if any, would lose a commit in a crash.
+func (h *health) settings(unsafe string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.setting = setting
+	switch {
+	case unsafe != "" && h.setting == "":
+		h.log.Error("stop admitting: a commit would not survive a crash", "setting", unsafe)
+	case unsafe == "" && h.setting != "":
+		h.log.Info("admit again: a commit survives a crash", "setting", h.setting)
+	}
+	h.setting = unsafe
+}
+
+// unsafe is that setting, or empty.
+func (h *health) unsafe() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.setting
 }
 
 // undecided is the reason of a request that no lane could decide.
@@ -113,7 +132,7 @@ func (h *health) ready(now time.Time) (bool, []string) {
 	var why []string
 	switch {
 	case h.setting != "":
-		why = append(why, h.setting)
+		why = append(why, "admits nothing: "+h.setting+" would lose commits in a crash")
 	case h.failure != "":
 		why = append(why, "admissions fail to commit: the last try to reach the database failed") // no address for callers without a token
 	case h.commitAt.IsZero():

@@ -89,7 +89,6 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 	decided, mustCommit := ln.decide(locked, batch)
 	if !mustCommit {
 		tx.Abandon()
-		n.health.decided()
 		ln.answer(decided)
 		return
 	}
@@ -177,7 +176,7 @@ func (ln *lane) failed(ctx context.Context, batch []*call, err error) {
 		ln.putBack(batch)
 		return
 	}
-	ln.node.health.failed(err)
+	ln.node.health.failed(ln.node.now(), err)
 	ln.refuse(batch)
 }
 
@@ -204,13 +203,13 @@ func (ln *lane) uncommitted(ctx context.Context, decided []verdict, err error) {
 		ln.node.lost(ctx, err)
 		ln.refuse(calls)
 	case errors.Is(err, ErrUnknownOutcome):
-		ln.node.health.failed(err)
+		ln.node.health.failed(ln.node.now(), err)
 		if ln.resolve(ctx, decided) {
 			return
 		}
 		ln.putBack(calls)
 	default:
-		ln.node.health.failed(err)
+		ln.node.health.failed(ln.node.now(), err)
 		// Nothing was committed. One bad row must not refuse its neighbours: halve, down to the one that fails alone.
 		if len(calls) == 1 && calls[0].alone {
 			ln.refuse(calls)
@@ -241,7 +240,7 @@ func (ln *lane) resolve(ctx context.Context, decided []verdict) (committed bool)
 			ln.unknown(decided)
 			return true
 		}
-		ln.node.health.failed(err)
+		ln.node.health.failed(ln.node.now(), err)
 		ln.node.cfg.Runtime.Sleep(ctx, wait)
 		if ctx.Err() != nil {
 			ln.unknown(decided)

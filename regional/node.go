@@ -55,6 +55,7 @@ type Node struct {
 
 	mu          sync.Mutex // of the catalogue's successor; never held across a store call
 	stopped     atomic.Pointer[allocation.Reason]
+	doubt       doubt
 	fullestRows atomic.Pointer[[]allocation.Usage]
 }
 
@@ -86,7 +87,7 @@ func NewNode(cfg Config, owner Owner) *Node {
 		clock: clock{local: cfg.Runtime.Now},
 	}
 	n.catalogue.Store(allocation.NewCatalogue(cfg.Region))
-	n.health.start(cfg.Runtime.Now())
+	n.health.start(cfg.Runtime.Now(), cfg.Log)
 	starting := allocation.Starting
 	n.stopped.Store(&starting)
 	return n
@@ -132,7 +133,7 @@ func (n *Node) start(ctx context.Context) ([]Writer, error) {
 		if errors.Is(err, ErrNotReady) {
 			return nil, err
 		}
-		n.health.failed(err)
+		n.health.failed(n.now(), err)
 		n.log.Warn("wait for the database", "error", err)
 		n.cfg.Runtime.Sleep(ctx, wait)
 		if ctx.Err() != nil {
@@ -195,7 +196,7 @@ func (n *Node) advance(seen *Loaded) *allocation.Catalogue {
 func (n *Node) reload(ctx context.Context) {
 	loaded, err := n.owner.Load(ctx, n.catalogue.Load().Number)
 	if err != nil {
-		n.health.failed(err)
+		n.health.failed(n.now(), err)
 		return
 	}
 	n.advance(&loaded)
@@ -218,7 +219,7 @@ func (n *Node) lost(ctx context.Context, cause error) {
 		return
 	}
 	n.log.Error("stop admitting", "reason", reason, "error", cause)
-	n.health.failed(cause)
+	n.health.failed(n.now(), cause)
 	stop, cancel := n.cfg.Runtime.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := n.owner.Stop(stop, reason, cause.Error()); err != nil {
@@ -236,6 +237,9 @@ func (n *Node) Find(ctx context.Context, key allocation.IDKey) (allocation.Decis
 		return allocation.Decision{}, false, fmt.Errorf("look up the admission id: %w", err)
 	}
 	a := seen.IDs[key]
+	if a == nil && n.doubt.has(key) {
+		return n.cannot(allocation.Request{Key: key}, allocation.OutcomeUnknown), true, nil
+	}
 	if a == nil {
 		return allocation.Decision{}, false, nil
 	}
@@ -252,7 +256,7 @@ func (n *Node) commitNow(ctx context.Context) error {
 		deadline = n.now().Add(time.Second)
 	}
 	g := n.newGroup(1)
-	c := &call{probe: true, deadline: deadline, group: g}
+	c := &call{probe: true, deadline: deadline, group: g, doubt: &n.doubt}
 	if !n.waiting.push(c) {
 		return errors.New("too many requests wait")
 	}

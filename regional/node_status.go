@@ -6,6 +6,9 @@ import (
 	"tranche/allocation"
 )
 
+// ownTurn is how recent this node's own last call must be to speak for the region's contact.
+const ownTurn = 10 * time.Second
+
 // Status tells how the node and its region are, from memory.
 func (n *Node) Status() NodeStatus {
 	now, catalogue := n.now(), n.catalogue.Load()
@@ -18,6 +21,12 @@ func (n *Node) Status() NodeStatus {
 	n.synced.status(&s, now, n.clock.now())
 	if own := n.stoppedBy(); own != "" {
 		s.Stopped = own
+	}
+	if setting := n.health.unsafe(); setting != "" && s.Stopped == "" {
+		s.Stopped, s.StoppedDetail = allocation.UnsafeSettings, setting
+	}
+	if c, ok := n.cfg.Coordinator.(interface{ Address() string }); ok {
+		s.Sync.Coordinator = c.Address()
 	}
 	if s.Stopped == "" && s.Incarnation == "" {
 		s.Stopped, s.StoppedDetail = allocation.Starting, "the coordinator has not given the region an incarnation yet"
@@ -93,8 +102,12 @@ func (s *syncState) status(out *NodeStatus, now time.Time, databaseNow int64) {
 	out.Sync = SyncStatus{LastSuccess: s.last, LastError: s.err, Draining: s.draining, Revision: l.Revision}
 	if l.ObservedAt != 0 {
 		age := float64(databaseNow-l.ObservedAt) / 1e6
-		out.Sync.EvidenceAgeSeconds, out.Sync.AgeSeconds = &age, age
-	} else if !s.last.IsZero() {
-		out.Sync.AgeSeconds = now.Sub(s.last).Seconds()
+		out.Sync.EvidenceAgeSeconds = &age
+	}
+	switch sinceMine := now.Sub(s.last); {
+	case !s.last.IsZero() && (sinceMine < ownTurn || l.ObservedAt == 0):
+		out.Sync.AgeSeconds = sinceMine.Seconds()
+	case l.ObservedAt != 0: // another node has the turn: the age of what it stored is all that is known here
+		out.Sync.AgeSeconds = *out.Sync.EvidenceAgeSeconds
 	}
 }

@@ -79,10 +79,10 @@ func (ln *lane) locked(seen *Seen, want Want, catalogue *allocation.Catalogue) *
 			l.None[w.UsageKey] = true
 		}
 	}
+	n.health.settings(seen.Unsafe)
 	switch {
 	case seen.Unsafe != "":
 		l.Stopped = allocation.UnsafeSettings
-		n.health.unsafe(seen.Unsafe)
 	case l.Stopped == "" && seen.Incarnation == "":
 		l.Stopped = allocation.Starting
 	}

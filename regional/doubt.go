@@ -1,0 +1,38 @@
+package regional
+
+import (
+	"sync"
+
+	"tranche/allocation"
+)
+
+// doubt is the ids of which this node has told a caller that the outcome is unknown, and whose transaction has not ended
+// yet. As long as an id stands here nobody is told that nothing was charged for it (invariant 11). It holds at most the
+// requests of the batches in flight.
+type doubt struct {
+	mu  sync.Mutex
+	ids map[allocation.IDKey]int
+}
+
+func (d *doubt) add(key allocation.IDKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ids == nil {
+		d.ids = map[allocation.IDKey]int{}
+	}
+	d.ids[key]++
+}
+
+func (d *doubt) remove(key allocation.IDKey) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ids[key]--; d.ids[key] <= 0 {
+		delete(d.ids, key)
+	}
+}
+
+func (d *doubt) has(key allocation.IDKey) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ids[key] > 0
+}
