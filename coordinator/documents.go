@@ -61,6 +61,7 @@ type Contact struct {
 	Format            int                `json:"format"`
 	Region            string             `json:"region"`
 	Incarnation       string             `json:"incarnation"`
+	Heard             int64              `json:"heard"`            // counts the calls: of two contacts the higher is newer, whatever clocks say
 	At                time.Time          `json:"at"`               // arrival of the latest call
 	SkewMicros        int64              `json:"skew_us"`          // the owner's database clock less the coordinator's, at arrival
 	ClosedBefore      allocation.Instant `json:"closed_before"`    // only rises

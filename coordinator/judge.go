@@ -161,11 +161,12 @@ func (r *region) acknowledge(s *state, k allocation.ShareAck) {
 
 // contactOf is what one call says of the region.
 func contactOf(before Contact, call allocation.SyncCall, arrived time.Time) Contact {
+	heard := before.Heard + 1
 	if before.Incarnation != call.Incarnation {
 		before = Contact{}
 	}
 	c := Contact{
-		Format: documentFormat, Region: call.Region, Incarnation: call.Incarnation, At: arrived.UTC(),
+		Format: documentFormat, Region: call.Region, Incarnation: call.Incarnation, Heard: heard, At: arrived.UTC(),
 		SkewMicros: call.Clock - arrived.UnixMicro(), ClosedBefore: call.ClosedBefore, Config: call.Config, History: call.History, Marks: call.Marks,
 		Stopped: call.Stopped, OpenReservations: call.OpenReservations, OldestReservation: call.OldestReservation,
 	}

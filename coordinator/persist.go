@@ -103,7 +103,7 @@ func (s *Service) dueOf(r *region, now time.Time) (due []Change) {
 
 // contactUnwritten says whether there is a call that the document does not show.
 func (r *region) contactUnwritten() bool {
-	return !r.contact.At.IsZero() && (r.contactDoc == nil || r.contact.At.After(r.contactDoc.value.At))
+	return !r.contact.At.IsZero() && (r.contactDoc == nil || r.contact.newerThan(r.contactDoc.value))
 }
 
 // written says whether the document shows what is known.

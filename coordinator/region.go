@@ -153,7 +153,7 @@ func (s *state) enterContact(e Event) error {
 	r.contactDoc = nil
 	return enter(e, func(d *doc[Contact]) {
 		r.contactDoc = d
-		if !s.resetting && d.value.At.After(r.contact.At) {
+		if !s.resetting && d.value.newerThan(r.contact) {
 			// Another replica heard it a moment ago.
 			r.measure(d.value.At.Add(time.Duration(d.value.SkewMicros)*time.Microsecond), s.now())
 		}
@@ -209,10 +209,16 @@ func (s *state) setShares(r *region, sh *shard, shares []allocation.ShareStateme
 	}
 }
 
+// newerThan says which of two contacts is of the later call. A call that is heard comes after all that this replica knew
+// of then; the clocks of two replicas only decide between calls that neither had heard of from the other.
+func (c Contact) newerThan(o Contact) bool {
+	return c.Heard > o.Heard || c.Heard == o.Heard && c.At.After(o.At)
+}
+
 // mergeContacts joins what two replicas know of a region: the later call's word, the highest of what only rises, and of
 // each writer the newest mark, unless it has ended.
 func mergeContacts(a, b Contact) Contact {
-	if b.At.After(a.At) {
+	if b.newerThan(a) {
 		a, b = b, a
 	}
 	if b.Incarnation != a.Incarnation {

@@ -280,3 +280,29 @@ func TestKnownIsPersisted(t *testing.T) {
 		t.Errorf("%d statements %v", len(items), err)
 	}
 }
+
+// A replica whose clock is far ahead hears a region; later another one does. If this fails, what the region says from then
+// on is not written before the wrong time comes: until then other replicas close no term of it, and know no newer mark.
+func TestContactHeardByAWrongClock(t *testing.T) {
+	w, east, _ := two(t, 2)
+	say := func(r *replica) {
+		east.sync(r)
+		w.persist(r)
+	}
+	w.clock.move(40 * 24 * time.Hour)
+	say(w.replicas[0])
+	w.clock.move(-40 * 24 * time.Hour)
+	east.closed = allocation.At(w.clock.now()) - 30
+	say(w.replicas[1])
+	items, _, err := w.store.Range(t.Context(), coordinator.Root+"contacts/"+east.name)
+	if err != nil || len(items) != 1 {
+		t.Fatal(items, err)
+	}
+	var c coordinator.Contact
+	if err := json.Unmarshal(items[0].Value, &c); err != nil {
+		t.Fatal(err)
+	}
+	if c.ClosedBefore != east.closed || c.At.After(w.clock.now()) {
+		t.Errorf("the document says closed before %s, heard at %s; want %s, and no later than now", c.ClosedBefore, c.At, east.closed)
+	}
+}
