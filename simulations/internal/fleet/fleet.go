@@ -24,8 +24,12 @@ type Seams struct {
 	Store       func(process string, s coordinator.Store) coordinator.Store
 	Owner       func(process string, o regional.Owner) regional.Owner
 	Coordinator func(process string, c regional.Coordinator) regional.Coordinator
-	Breaks      ownertwin.Breaks // rules that every database leaves out
+	Sync        func(replica string, serve Sync) Sync // how a replica hears calls, as they arrive
+	Breaks      ownertwin.Breaks                      // rules that every database leaves out
 }
+
+// Sync answers a region's call.
+type Sync func(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error)
 
 // Options says what a run is.
 type Options struct {
@@ -36,6 +40,7 @@ type Options struct {
 	Lines    int           // of the trace that a report keeps; 0: 60
 	Switches bool          // each time that a task goes on is a line of the trace, too
 	Seams    Seams
+	Focus    *Focus // narrows what the seed draws; nil: nothing is narrowed
 }
 
 // Defaults of Options.
@@ -98,6 +103,7 @@ type replica struct {
 	process *world.Process
 	service *coordinator.Service // of the present life
 	handler http.Handler
+	wrap    func(replica string, serve Sync) Sync // see Seams
 }
 
 // region is one region: its database and its nodes.
@@ -138,6 +144,7 @@ func newFleet(o Options) *fleet {
 		o: o, w: w, net: network.New(w), truth: ownertwin.NewTruth(), plan: newPlan(w.Random("plan"), w.Now()),
 		reasons: map[allocation.Reason]int{}, notes: map[string]int{},
 	}
+	o.Focus.narrow(f.plan)
 	f.etcd = etcdtwin.New(f.net, w, "etcd", 3)
 	f.check = newChecks(f)
 	for i := range f.plan.coordinators {
@@ -152,7 +159,7 @@ func newFleet(o Options) *fleet {
 }
 
 func (f *fleet) addReplica(name string) {
-	r := &replica{process: f.w.Process(name)}
+	r := &replica{process: f.w.Process(name), wrap: f.o.Seams.Sync}
 	store := coordinator.Store(f.etcd.Store(r.process))
 	if wrap := f.o.Seams.Store; wrap != nil {
 		store = wrap(name, store)
@@ -176,7 +183,11 @@ func (r *replica) sync(ctx context.Context, call allocation.SyncCall) (allocatio
 	if r.service == nil {
 		return allocation.SyncAnswer{}, errors.New("starting")
 	}
-	return r.service.Sync(ctx, call)
+	serve := Sync(r.service.Sync)
+	if r.wrap != nil {
+		serve = r.wrap(r.process.Name(), serve)
+	}
+	return serve(ctx, call)
 }
 
 func (f *fleet) addRegion(p regionPlan) {
