@@ -207,3 +207,45 @@ func TestDatabaseAway(t *testing.T) {
 		t.Errorf("spent %d for 6 ids", s)
 	}
 }
+
+// Without this a retry on the other side of a boundary would be charged to the next period as well; or the share of a new
+// period would not be there.
+func TestReplayAcrossABoundary(t *testing.T) {
+	h, url := newHub("eu"), clustertest.Database(t)
+	h.declare(t, `{"budget":"acme/requests","unit":"requests","limit":3,"window":{"every":"2s"},
+		"match":{"tenant":"acme"},"allocation":{"policy":"fixed","weights":{"eu":1}}}`, periodsOf(2))
+	nodes := []*regional.Node{node(t, h, "eu", "n1", url), node(t, h, "eu", "n2", url)}
+	for _, n := range nodes {
+		ready(t, n, 1)
+	}
+	var first allocation.Decision
+	eventually(t, "a period is open to spend in", func() bool {
+		first = decide(nodes[0], request(allocation.Spend, "old", acme, nil))
+		return first.Admitted()
+	})
+	period := first.Budgets[0].Period
+	var attempts atomic.Int64
+	var all sync.WaitGroup
+	for i := range 8 { // on both sides of the boundary, through both nodes
+		all.Go(func() {
+			eventually(t, "the next period is spent", func() bool {
+				if d := decide(nodes[i%2], request(allocation.Spend, "old", acme, nil)); !d.Replayed || d.Budgets[0].Period != period {
+					t.Errorf("%s, replayed %v, period %s; want the first answer, of %s", d.Reason, d.Replayed, d.Budgets[0].Period, period)
+					return true
+				}
+				d := decide(nodes[i%2], request(allocation.Spend, fmt.Sprint("new-", attempts.Add(1)), acme, nil))
+				return d.Reason == allocation.CeilingReached && d.Budgets[0].Period > period
+			})
+		})
+	}
+	all.Wait()
+	account, err := nodes[0].Export(context.Background(), "", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, u := range account.Usage {
+		if u.Spent > 3 {
+			t.Errorf("period %s: %d spent of 3", u.Period, u.Spent)
+		}
+	}
+}

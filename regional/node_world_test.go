@@ -105,10 +105,11 @@ func (h *hub) setCut(cut bool) {
 	h.cut = cut
 }
 
-// minutes is a term of minute periods from some minutes ago to an hour ahead.
-func minutes() allocation.Periods {
+// periodsOf is a term of short periods, from some that are over to an hour ahead.
+func periodsOf(seconds int64) allocation.Periods {
 	now := allocation.At(time.Now())
-	return allocation.Periods{First: now - now%60 - 300, Step: 60, Count: 70}
+	first := now - now%allocation.Instant(seconds) - allocation.Instant(10*seconds)
+	return allocation.Periods{First: first, Step: seconds, Count: int(3600 / seconds)}
 }
 
 // forEver is one period without an end, for tests that must not meet a boundary.
