@@ -137,7 +137,11 @@ func (a *application) applyShares() error {
 		if !granted || now.gone { // a closed ledger is never opened again
 			continue
 		}
-		next, news, err := now.Apply(grant)
+		share := now.Share
+		if a.x.db.Breaks.AnyGeneration {
+			share.Generation = allocation.Generation{}
+		}
+		next, news, err := share.Apply(grant)
 		if err != nil {
 			return fmt.Errorf("apply a grant: %w", err)
 		}

@@ -34,6 +34,12 @@ type Breaks struct {
 	StaleShare       bool // what was granted is read before the wait for the row's lock
 	NoShareLock      bool // usage rows are made without their share row's lock
 	CommitMismatched bool // ids are committed although their usage rows were not there
+	NoUsageLock      bool // usage rows are read without their locks
+	NoIDConstraint   bool // an id may be inserted that is there
+	UnloggedIDs      bool // the tables of ids do not survive a crash of the server
+	AnyGeneration    bool // a grant of an older generation is applied
+	CloseByCaller    bool // periods are closed as far as the caller says, whatever the database's clock is
+	AcceptWarnings   bool // a commit that came with a warning is taken for one that is safe
 }
 
 // entry is one commit in a database's log.

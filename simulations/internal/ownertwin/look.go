@@ -58,6 +58,19 @@ func (db *Database) Admission(key allocation.IDKey) *allocation.Admission {
 	return a
 }
 
+// Replicated says whether a failover to the synchronous replica, if there is one, would keep a commit.
+func (db *Database) Replicated(c *Commit) bool {
+	if !db.SyncReplica {
+		return true
+	}
+	for _, e := range slices.Backward(slices.Concat(db.log, db.flushed)) {
+		if e.commit == c {
+			return e.replica
+		}
+	}
+	return true // it is long ago
+}
+
 // Reservations are the open ones, by key; not to be changed.
 func (db *Database) Reservations() []*allocation.Admission {
 	return db.tables.reserved(func(*allocation.Admission) bool { return true })

@@ -130,7 +130,7 @@ func (o *Owner) outcome(v verdict, err error) (fate, error) {
 	switch {
 	case err != nil:
 		return fateUnknown, fmt.Errorf("%w: %w", regional.ErrUnknownOutcome, err)
-	case v.commit != nil && v.remark == "":
+	case v.commit != nil && (v.remark == "" || o.endpoint.db.Breaks.AcceptWarnings):
 		v.commit.Acknowledged = true
 		return fateCommitted, nil
 	case v.commit != nil:

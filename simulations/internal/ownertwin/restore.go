@@ -58,6 +58,12 @@ func (db *Database) Start() {
 		return
 	}
 	db.recovered()
+	if db.Breaks.UnloggedIDs {
+		for i := range db.tables.ids {
+			db.tables.ids[i] = map[allocation.IDKey]*allocation.Admission{}
+		}
+		clear(db.tables.open)
+	}
 	db.server.Serve()
 }
 

@@ -169,6 +169,9 @@ func (db *Database) Export() regional.Account {
 // Close implements regional.Owner.
 func (o *Owner) Close(ctx context.Context, rw regional.Writer, upTo allocation.Instant, grace allocation.Duration) (allocation.Instant, error) {
 	reach := func(db *Database) allocation.Instant {
+		if db.Breaks.CloseByCaller {
+			return upTo
+		}
 		return min(upTo, allocation.Instant(floorSeconds(db.Clock().Micros())-int64(grace)))
 	}
 	type standing struct {
