@@ -39,23 +39,50 @@ type Sources struct {
 	Now  func() time.Time
 }
 
-// Reading is the books and what could not be read.
+// Reading is the books, how fresh their parts are, and what could not be read.
 type Reading struct {
 	Books      allocation.Books
+	Parts      []Part
 	Deployment string
 	Failed     map[string]string // by region, why
 }
 
+// Part is one of the readings that the books are made of, in the order in which they were taken.
+type Part struct {
+	Read     string `json:"read"` // "ledgers", "owner of REGION" or "ledgers again"
+	From     string `json:"from"` // the address that was asked
+	Revision int64  `json:"revision"`
+	// AgeMillis is how old the ledgers were that the coordinator answered with: it answers from memory, also while etcd has
+	// no quorum. An owner's account is read from its database at once; its revision is that of the ledgers it had heard of.
+	// Nil: it is not told.
+	AgeMillis *int64 `json:"age_ms,omitempty"`
+}
+
+// Age is how old the part was when it was read; false if that is not told.
+func (p Part) Age() (time.Duration, bool) {
+	if p.AgeMillis == nil {
+		return 0, false
+	}
+	return time.Duration(*p.AgeMillis) * time.Millisecond, true
+}
+
+// The names of the parts that are no owner's.
+const (
+	partEarlier = "ledgers"
+	partLater   = "ledgers again"
+)
+
 // Read takes the three readings. A region that cannot be read is no error: what it holds is reported as not read.
 func Read(ctx context.Context, s Sources) (Reading, error) {
 	r := Reading{Failed: map[string]string{}}
-	var err error
-	if r.Books.Earlier, _, err = ledgers(ctx, s.Coordinator); err != nil {
+	earlier, err := ledgers(ctx, s.Coordinator)
+	if err != nil {
 		return r, fmt.Errorf("read the ledgers: %w", err)
 	}
+	r.Books.Earlier, r.Parts = earlier.list, append(r.Parts, earlier.part(s.Coordinator, partEarlier))
 	var heard int64
 	for _, region := range slices.Sorted(maps.Keys(s.Nodes)) {
-		account, revision, err := readOwner(ctx, s, region)
+		account, part, err := readOwner(ctx, s, region)
 		if answer, told := errors.AsType[*api.Error](err); told && answer.Status/100 == 4 {
 			return r, fmt.Errorf("read the account of region %s: %w", region, err) // it is there, and we ask wrongly
 		}
@@ -63,78 +90,101 @@ func Read(ctx context.Context, s Sources) (Reading, error) {
 			r.Failed[region] = err.Error()
 			continue
 		}
-		r.Books.Owners = append(r.Books.Owners, account)
-		heard = max(heard, revision)
+		r.Books.Owners, r.Parts = append(r.Books.Owners, account), append(r.Parts, part)
+		heard = max(heard, part.Revision)
 	}
-	if r.Books.Later, err = later(ctx, s.Coordinator, heard); err != nil {
+	later, err := ledgersSince(ctx, s.Coordinator, heard)
+	if err != nil {
 		return r, fmt.Errorf("read the ledgers again: %w", err)
 	}
-	r.Books.Now = allocation.At(s.Now())
+	r.Books.Later, r.Books.Now = later.list, allocation.At(s.Now())
 	var status struct {
-		Deployment string `json:"deployment"`
+		Deployment  string `json:"deployment"`
+		EvidenceAge *int64 `json:"evidence_age_ms"`
 	}
 	if _, err := s.Coordinator.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/status"}, &status); err != nil {
 		return r, fmt.Errorf("read the deployment's id: %w", err)
 	}
 	r.Deployment = status.Deployment
+	if later.age == nil {
+		later.age = status.EvidenceAge // a coordinator that does not date its ledgers dates its status
+	}
+	r.Parts = append(r.Parts, later.part(s.Coordinator, partLater))
 	return r, nil
 }
 
-// later reads the ledgers at a revision that no owner was ahead of: a replica that lags would make a grant look invented.
-func later(ctx context.Context, c *api.Client, heard int64) ([]allocation.Ledger, error) {
+// dated are all ledgers as one coordinator knows them: of a revision, and so old.
+type dated struct {
+	list     []allocation.Ledger
+	revision int64  // the least of the pages'
+	age      *int64 // the greatest of the pages', in milliseconds; nil if they do not tell
+}
+
+func (d dated) part(c *api.Client, read string) Part {
+	return Part{Read: read, From: c.Address(), Revision: d.revision, AgeMillis: d.age}
+}
+
+// ledgersSince reads the ledgers at a revision that no owner was ahead of: a replica that lags would make a grant look
+// invented.
+func ledgersSince(ctx context.Context, c *api.Client, heard int64) (dated, error) {
 	ctx, cancel := context.WithTimeout(ctx, laterPatience)
 	defer cancel()
 	tick := time.NewTicker(laterEvery)
 	defer tick.Stop()
 	for {
-		list, revision, err := ledgers(ctx, c)
-		if err != nil || revision >= heard {
-			return list, err
+		d, err := ledgers(ctx, c)
+		if err != nil || d.revision >= heard {
+			return d, err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("the coordinator at %s is at revision %d, and an owner has heard of %d; ask another replica, or look at etcd with `tranche status`",
-				c.Address(), revision, heard)
+			return d, fmt.Errorf("the coordinator at %s is at revision %d, and an owner has heard of %d; ask another replica, or look at etcd with `tranche status`",
+				c.Address(), d.revision, heard)
 		}
 	}
 }
 
-// ledgers reads all of them; the revision is the least of the pages'.
-func ledgers(ctx context.Context, c *api.Client) (list []allocation.Ledger, revision int64, err error) {
+// ledgers reads all of them.
+func ledgers(ctx context.Context, c *api.Client) (d dated, err error) {
 	after := ""
 	for {
-		var page coordinator.LedgersPage
+		var page struct {
+			coordinator.LedgersPage
+			Age *int64 `json:"evidence_age_ms"`
+		}
 		query := url.Values{"limit": {strconv.Itoa(pageSize)}}
 		if after != "" {
 			query.Set("after", after)
 		}
 		if _, err := c.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/ledgers", Query: query}, &page); err != nil {
-			return nil, 0, err
+			return d, err
 		}
-		if revision == 0 || page.Revision < revision {
-			revision = page.Revision
+		if d.revision == 0 || page.Revision < d.revision {
+			d.revision = page.Revision
+		}
+		if page.Age != nil && (d.age == nil || *page.Age > *d.age) {
+			d.age = page.Age
 		}
 		for _, stored := range page.Ledgers {
 			var l allocation.Ledger
 			if err := json.Unmarshal(stored.Ledger, &l); err != nil {
-				return nil, 0, fmt.Errorf("read %s: %w", stored.Key, err)
+				return d, fmt.Errorf("read %s: %w", stored.Key, err)
 			}
 			if l.Format != allocation.LedgerFormat {
-				return nil, 0, fmt.Errorf("%s is of format %d and this program knows %d; use a newer tranche", stored.Key, l.Format, allocation.LedgerFormat)
+				return d, fmt.Errorf("%s is of format %d and this program knows %d; use a newer tranche", stored.Key, l.Format, allocation.LedgerFormat)
 			}
-			list = append(list, l)
+			d.list = append(d.list, l)
 		}
 		if page.Next == "" {
-			return list, revision, nil
+			return d, nil
 		}
 		after = page.Next
 	}
 }
 
-// readOwner reads a region's account through the first of its nodes that answers, and the ledger revision that the owner
-// had then heard of.
-func readOwner(ctx context.Context, s Sources, region string) (allocation.OwnerAccount, int64, error) {
+// readOwner reads a region's account through the first of its nodes that answers.
+func readOwner(ctx context.Context, s Sources, region string) (allocation.OwnerAccount, Part, error) {
 	err := errors.New("none of its nodes says where operators reach it; name one: --node " + region + "=URL")
 	for _, address := range s.Nodes[region] {
 		var account allocation.OwnerAccount
@@ -145,11 +195,11 @@ func readOwner(ctx context.Context, s Sources, region string) (allocation.OwnerA
 			client.Close()
 		}
 		if failed == nil {
-			return account, revision, nil
+			return account, Part{Read: "owner of " + region, From: address, Revision: revision, AgeMillis: new(int64)}, nil
 		}
 		err = failed
 	}
-	return allocation.OwnerAccount{}, 0, err
+	return allocation.OwnerAccount{}, Part{}, err
 }
 
 func readNode(ctx context.Context, c *api.Client, region string) (allocation.OwnerAccount, int64, error) {

@@ -25,6 +25,7 @@ type Evidence struct {
 	Taken      time.Time                `json:"taken"`
 	Version    string                   `json:"version"`
 	NotRead    map[string]string        `json:"not_read,omitempty"` // regions, and why
+	Readings   []Part                   `json:"readings,omitempty"` // what the books were read from, and how old it was
 	Report     allocation.AccountReport `json:"report"`
 	Books      allocation.Books         `json:"books"`
 }
@@ -35,7 +36,7 @@ const evidenceKind = "tranche evidence"
 func Judge(r Reading, taken time.Time, version string) Evidence {
 	return Evidence{
 		Format: evidenceFormat, Kind: evidenceKind, Deployment: r.Deployment, Taken: taken.UTC(), Version: version,
-		NotRead: r.Failed, Report: allocation.Verify(r.Books), Books: r.Books,
+		NotRead: r.Failed, Readings: r.Parts, Report: allocation.Verify(r.Books), Books: r.Books,
 	}
 }
 

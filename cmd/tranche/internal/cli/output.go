@@ -100,6 +100,16 @@ func (a *App) ago(t *time.Time) string {
 	return ago(a.now().Sub(*t))
 }
 
+// counted is a number and what it counts: 1 budget, 2 budgets.
+func counted[N int | int64](n N, one string) string { return plural(n, one, one+"s") }
+
+func plural[N int | int64](n N, one, many string) string {
+	if n == 1 {
+		return fmt.Sprintf("%d %s", n, one)
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
 // yes says a boolean in a table, and leaves a usual one out.
 func yes(b bool, word string) string {
 	if b {

@@ -23,6 +23,8 @@ const (
 	// replica granted would look like one.
 	readings     = 3
 	readingEvery = time.Second
+	// staleLedgers is how old ledgers may be before that is warned of: a coordinator reads etcd all the time.
+	staleLedgers = 5 * time.Second
 	// shownLines is how many lines of the account are printed; --json and --export have them all.
 	shownLines = 60
 )
@@ -133,18 +135,24 @@ func (a *App) showEvidence(e books.Evidence, o verifyOptions) error {
 	}
 	if a.json {
 		if err := a.printJSON(map[string]any{
-			"conserved": e.Report.Conserved(), "deployment": e.Deployment, "taken": e.Taken, "not_read": e.NotRead, "report": e.Report,
+			"conserved": e.Report.Conserved(), "deployment": e.Deployment, "taken": e.Taken, "not_read": e.NotRead,
+			"readings": e.Readings, "warnings": staleness(e.Readings), "report": e.Report,
 		}); err != nil {
 			return err
 		}
 		return broken
 	}
 	a.account(e.Report, o.all)
+	a.readings(e.Readings)
 	for _, region := range slices.Sorted(maps.Keys(e.NotRead)) {
 		a.printf("not read: region %s: %s\n", region, e.NotRead[region])
 	}
 	if len(e.Report.Unread) > 0 {
 		a.printf("what %s holds counts as stranded here, whatever was spent of it\n", strings.Join(e.Report.Unread, ", "))
+	}
+	stale := staleness(e.Readings)
+	for _, w := range stale {
+		a.printf("warning: %s\n", w)
 	}
 	for _, v := range e.Report.Violations {
 		a.printf("BROKEN: %s\n", v)
@@ -153,12 +161,46 @@ func (a *App) showEvidence(e books.Evidence, o verifyOptions) error {
 		a.printf("the evidence is in %s; anyone can check it: tranche verify --evidence %s\n", o.export, o.export)
 	}
 	if broken != nil {
-		a.printf("the account does NOT add up: %d violations; stop admitting for these budgets and keep the evidence (--export FILE)\n", len(e.Report.Violations))
+		a.printf("the account does NOT add up: %s; stop admitting for these budgets and keep the evidence (--export FILE)\n", counted(len(e.Report.Violations), "violation"))
 		return broken
 	}
-	a.printf("the account adds up: %d lines, every permit in exactly one place (deployment %s, %s)\n",
-		len(e.Report.Lines), e.Deployment, e.Taken.Format(time.RFC3339))
+	a.printf("the account adds up%s: %s, every permit in exactly one place (deployment %s, %s)\n", yes(len(stale) > 0, ", by ledgers that are old"),
+		counted(len(e.Report.Lines), "line"), e.Deployment, e.Taken.Format(time.RFC3339))
 	return nil
+}
+
+// readings says what the account was made from, and how fresh it was.
+func (a *App) readings(parts []books.Part) {
+	var rows [][]any
+	for _, p := range parts {
+		age, told := p.Age()
+		text := "not told"
+		switch {
+		case told && age == 0:
+			text = "at once"
+		case told:
+			text = ago(age)
+		}
+		rows = append(rows, []any{p.Read, p.From, p.Revision, text})
+	}
+	if len(rows) > 0 {
+		a.printf("\n")
+		a.table([]string{"read", "from", "revision", "as of"}, rows)
+		a.printf("\n")
+	}
+}
+
+// staleness warns of ledgers that the coordinator could not read from etcd lately. They add up as they were, which proves
+// nothing of what was granted, returned or changed since.
+func staleness(parts []books.Part) []string {
+	list := []string{}
+	for _, p := range parts {
+		if age, told := p.Age(); told && age > staleLedgers {
+			list = append(list, fmt.Sprintf("%s: the coordinator at %s last read etcd %s; what changed since is not in this account. Look at etcd: `tranche status`",
+				p.Read, p.From, ago(age)))
+		}
+	}
+	return list
 }
 
 // account prints the lines, those in which something was spent first of all.
@@ -178,16 +220,16 @@ func (a *App) account(r allocation.AccountReport, all bool) {
 			name += " [" + l.Instance + "]"
 		}
 		rows = append(rows, []any{
-			name, l.Period.String() + yes(l.Periods > 1, fmt.Sprintf(" ×%d", l.Periods)), l.Limit, l.Spent, l.Reserved, l.Spendable, l.Stranded, l.Unallocated, l.InTransit,
+			name, l.Period.String() + yes(l.Periods > 1, fmt.Sprintf(" ×%d", l.Periods)), l.Limit, l.Overcommitted, l.Spent, l.Reserved, l.Spendable, l.Stranded, l.Unallocated, l.InTransit,
 		})
 	}
 	if len(rows) > 0 {
-		a.table([]string{"budget", "period", "limit", "spent", "res.", "spendable", "strand.", "unalloc.", "transit"}, rows)
+		a.table([]string{"budget", "period", "limit", "overc.", "spent", "res.", "spendable", "strand.", "unalloc.", "transit"}, rows)
 	}
 	if more := len(r.Lines) - quiet - len(rows); more > 0 {
-		a.printf("and %d more lines; --json and --export have them all\n", more)
+		a.printf("and %s; --json and --export have them all\n", counted(more, "more line"))
 	}
 	if quiet > 0 {
-		a.printf("not shown: %d runs of periods in which nothing was spent (--all shows them)\n", quiet)
+		a.printf("not shown: %s in which nothing was spent (--all shows them)\n", plural(quiet, "run of periods", "runs of periods"))
 	}
 }
