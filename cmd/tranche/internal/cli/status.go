@@ -48,7 +48,7 @@ func (a *App) status(ctx context.Context, client *api.Client) error {
 	if _, err := client.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/status"}, &s); err != nil {
 		return err
 	}
-	well := !slices.ContainsFunc(s.Problems, func(p coordinator.StatusProblem) bool { return p.Severity != coordinator.SeverityNote })
+	well := allWell(s.Problems)
 	if a.json {
 		if err := a.printJSON(struct {
 			Well bool `json:"well"`
@@ -58,8 +58,8 @@ func (a *App) status(ctx context.Context, client *api.Client) error {
 		}
 		return orNotWell(well)
 	}
-	a.printf("deployment %s, %d budgets, %d ledgers, %d behind; coordinator %s, etcd read %d ms ago\n",
-		s.Deployment, s.Budgets, s.Ledgers, s.Behind, cmp.Or(s.Version, "of an unknown version"), s.EvidenceAge)
+	a.printf("deployment %s, %s, %s, %d behind; coordinator %s, etcd read %d ms ago\n",
+		s.Deployment, counted(s.Budgets, "budget"), counted(s.Ledgers, "ledger"), s.Behind, cmp.Or(s.Version, "of an unknown version"), s.EvidenceAge)
 	if len(s.Regions) > 0 {
 		a.printf("\n")
 		a.regionsTable(s.Regions)
@@ -82,6 +82,11 @@ func (a *App) status(ctx context.Context, client *api.Client) error {
 	}
 	a.problems(s.Problems)
 	return a.verdict(well)
+}
+
+// allWell says whether nobody need look: notes do not count.
+func allWell(problems []coordinator.StatusProblem) bool {
+	return !slices.ContainsFunc(problems, func(p coordinator.StatusProblem) bool { return p.Severity != coordinator.SeverityNote })
 }
 
 func orNotWell(well bool) error {
@@ -149,7 +154,7 @@ func (a *App) nodeStatus(ctx context.Context, client *api.Client) error {
 		return err
 	}
 	problems := nodeProblems(s)
-	well := len(problems) == 0
+	well := allWell(problems)
 	if a.json {
 		if err := a.printJSON(struct {
 			Well     bool                        `json:"well"`
@@ -169,7 +174,7 @@ func (a *App) nodeStatus(ctx context.Context, client *api.Client) error {
 		{"version", s.Version},
 		{"ready", map[bool]string{true: "yes", false: "no"}[s.Ready]},
 		{"last commit", a.ago(&s.LastCommitAt)},
-		{"last sync", a.ago(&s.Sync.LastSuccess) + yes(s.Sync.LastError != "", ", since then: "+s.Sync.LastError)},
+		{"last sync", a.lastSync(s.Sync)},
 		{"runway", runway},
 		{"budgets", fmt.Sprint(s.Budgets)},
 		{"open reservations", fmt.Sprint(s.Reservations.Open) + yes(!s.Reservations.Oldest.IsZero(), ", oldest "+a.ago(&s.Reservations.Oldest))},
@@ -177,6 +182,19 @@ func (a *App) nodeStatus(ctx context.Context, client *api.Client) error {
 	a.fullest(s.Fullest)
 	a.problems(problems)
 	return a.verdict(well)
+}
+
+// lastSync is of this node. One node of a region calls the coordinator for all of them.
+func (a *App) lastSync(s regional.SyncStatus) string {
+	switch {
+	case !s.LastSuccess.IsZero():
+		return a.ago(&s.LastSuccess) + yes(s.LastError != "", ", since then: "+s.LastError)
+	case s.LastError != "":
+		return "never: " + s.LastError
+	case s.EvidenceAgeSeconds != nil && *s.EvidenceAgeSeconds <= staleSync.Seconds():
+		return "not by this node; the region heard " + ago(time.Duration(*s.EvidenceAgeSeconds*float64(time.Second)))
+	}
+	return "never"
 }
 
 func (a *App) fullest(list []regional.BudgetStatus) {
@@ -202,8 +220,25 @@ func nodeProblems(s regional.NodeStatus) []coordinator.StatusProblem {
 	} else if !s.Ready {
 		add(coordinator.SeverityCritical, "the node is not ready: "+strings.Join(s.Reasons, "; "), "look at the region's Postgres and at the node's log")
 	}
-	if age := time.Duration(s.Sync.AgeSeconds * float64(time.Second)); age > staleSync {
+	age := time.Duration(s.Sync.AgeSeconds * float64(time.Second))
+	alone := true
+	switch never := s.Sync.LastSuccess.IsZero(); {
+	case age > staleSync:
 		add(coordinator.SeverityWarning, "the coordinator was last heard "+ago(age), "the region goes on alone from what it holds; look at the link and at the coordinator")
+	case never && s.Sync.EvidenceAgeSeconds == nil:
+		add(coordinator.SeverityWarning, "no coordinator was heard of yet", "start it with `tranche coordinator`, or correct the node's --coordinator or --region-token-file")
+	case never && s.Sync.LastError != "":
+		add(coordinator.SeverityWarning, "this node has not reached a coordinator since it started",
+			"the region goes on alone from what it holds; look at the link, at the coordinator and at the node's --coordinator and --region-token-file")
+	default:
+		alone = false
+	}
+	if s.Runway != nil && s.Runway.Seconds == 0 {
+		severity, next := coordinator.SeverityNote, "its window is over or has not begun, or its terms are being opened: `tranche budgets get "+s.Runway.Budget+"`"
+		if alone {
+			severity, next = coordinator.SeverityCritical, "bring back the coordinator or the link to it: only it opens terms"
+		}
+		add(severity, fmt.Sprintf("budget %s is refused here (no_allocation): no opened term of it holds now; others may be, too", s.Runway.Budget), next)
 	}
 	return list
 }
