@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,8 +22,13 @@ const (
 	refreshDeadline = 10 * time.Second
 )
 
-// actor is who does an act: the name of the token and the caller's address.
-type actor struct{ name, from string }
+// actor is who does an act: the name of the token and the caller's address; node is a region's, as it names itself.
+type actor struct{ name, from, node string }
+
+// nodeOf is the actor of what a region's call brings about. From is its address, where one is known.
+func nodeOf(call allocation.SyncCall, from string) actor {
+	return actor{name: regionToken(call.Region), from: cmp.Or(from, "-"), node: call.Node}
+}
 
 // background is the actor of what the coordinator does by itself.
 var background = actor{name: "coordinator", from: "-"}
@@ -96,7 +102,7 @@ func (s *state) knows(change Change) error {
 // auditLine is the line that stands in the transaction of its act. Old and new are what is worth knowing later.
 func (s *Service) auditLine(who actor, act, object string, old, new any) Item {
 	at := s.auditTime()
-	line := AuditLine{Format: documentFormat, At: at.UTC(), Who: who.name, From: who.from, Act: act, Object: object, Old: raw(old), New: raw(new)}
+	line := AuditLine{Format: documentFormat, At: at.UTC(), Who: who.name, From: who.from, Node: who.node, Act: act, Object: object, Old: raw(old), New: raw(new)}
 	return put(fmt.Sprintf("%s%020d-%s", auditPrefix, at.UnixMicro(), s.random.hex(6)), line)
 }
 

@@ -47,13 +47,29 @@ type RegionDocument struct {
 	// Confirmed: a call has named the incarnation, so its owner has stored it. Nothing is granted before, so that an
 	// incarnation whose first answer was lost can be given out once more.
 	Confirmed     bool           `json:"confirmed,omitempty"`
-	Contradiction *Contradiction `json:"contradiction,omitempty"` // the owner or etcd lost history; nil: none known
+	Contradiction *Contradiction `json:"contradiction,omitempty"` // the owner or etcd lost history, or another database calls; nil: none known
+	Contradicted  []Contradicted `json:"contradicted,omitempty"`  // callers that were refused lately, at most maxContradicted
 }
 
-// Contradiction is the first refused call of a region whose word and the coordinator's do not fit together.
+// Contradiction is a refused call of a region whose word and the coordinator's do not fit together. See contradictions.go
+// for how long it stands.
 type Contradiction struct {
-	At     time.Time `json:"at"`
-	Detail string    `json:"detail"`
+	At          time.Time       `json:"at"`   // the first such call
+	Last        time.Time       `json:"last"` // the latest, up to contradictionRefresh before
+	Kind        string          `json:"kind"`
+	Incarnation string          `json:"incarnation,omitempty"` // that the caller has
+	Home        allocation.Home `json:"home"`                  // of the caller; the region's own is the recorded one
+	Other       bool            `json:"other_database"`        // it comes from another database than the recorded one, or from a copy of it
+	Detail      string          `json:"detail"`
+}
+
+// Contradicted is a caller that was refused, for one reason: it is audited once.
+type Contradicted struct {
+	Kind        string          `json:"kind"`
+	Incarnation string          `json:"incarnation,omitempty"`
+	Home        allocation.Home `json:"home"`
+	Last        time.Time       `json:"last"`
+	Cleared     bool            `json:"cleared,omitempty"` // and audited so
 }
 
 // Contact is what is known from a region's calls.
@@ -154,8 +170,9 @@ type TokenDocument struct {
 type AuditLine struct {
 	Format int             `json:"format"`
 	At     time.Time       `json:"at"`
-	Who    string          `json:"who"`  // the name of the token
-	From   string          `json:"from"` // the caller's address
+	Who    string          `json:"who"`            // the name of the token
+	From   string          `json:"from"`           // the caller's address; "-": there is none
+	Node   string          `json:"node,omitempty"` // of an act that a region's call brought about: the name that its node gives itself
 	Act    string          `json:"act"`
 	Object string          `json:"object"`
 	Old    json.RawMessage `json:"old,omitempty"`

@@ -159,7 +159,7 @@ func (s *Service) serveSync(c call) (reply, error) {
 		s.metrics.sync(syncInvalid, s.now().Sub(started))
 		return reply{}, err
 	}
-	a, err := s.Sync(c.ctx, q)
+	a, err := s.syncFrom(c.ctx, c.who().from, q)
 	switch {
 	case err != nil && asProblem(err).Status < http.StatusInternalServerError:
 		s.metrics.sync(syncInvalid, s.now().Sub(started))

@@ -14,15 +14,16 @@ import (
 type verdict struct {
 	err          error  // the call is wrong, or comes too early
 	refusal      string // a Reason
+	kind         string // of the contradiction
 	detail       string
 	contradicted []allocation.Mark // that were stated before and are not held any more
 	newcomer     bool              // it asks for an incarnation
 	confirmed    bool              // the incarnation was named before
-	flagged      bool              // the region was refused before, and is not any more
+	cleared      bool              // the region was flagged before, and this call clears it
 }
 
-func verdictOf(format string, args ...any) verdict {
-	return verdict{refusal: string(allocation.HistoryLost), detail: fmt.Sprintf(format, args...)}
+func verdictOf(kind, format string, args ...any) verdict {
+	return verdict{refusal: string(allocation.HistoryLost), kind: kind, detail: fmt.Sprintf(format, args...)}
 }
 
 func contradicted(err error) bool { return errors.Is(err, allocation.ErrContradicted) }
@@ -46,7 +47,7 @@ func (s *Service) hear(call allocation.SyncCall, arrived time.Time) verdict {
 	if v.refusal != "" {
 		return v
 	}
-	v.confirmed, v.flagged = r.doc.value.Confirmed, r.doc.value.Contradiction != nil
+	v.confirmed, v.cleared = r.doc.value.Confirmed, r.doc.value.fitsAgain(arrived)
 	if !v.newcomer {
 		r.measure(time.UnixMicro(call.Clock), arrived)
 		r.contact = mergeContacts(contactOf(r.contact, call, arrived), r.contact)
@@ -63,25 +64,26 @@ func (s *Service) judge(r *region, call allocation.SyncCall) verdict {
 	d, dep := r.doc.value, s.state.deployment.value
 	switch {
 	case call.History != (allocation.History{}) && call.History != dep.History:
-		return verdictOf("the owner has stored history %d·%s of etcd, and this is %d·%s: etcd was restored or replaced",
+		return verdictOf(contradictsHistory, "the owner has stored history %d·%s of etcd, and this is %d·%s: etcd was restored or replaced",
 			call.History.Number, call.History.Stamp, dep.History.Number, dep.History.Stamp)
 	case call.Config > dep.Config:
-		return verdictOf("the owner has stored configuration %d, and etcd has %d: etcd lost its latest changes", call.Config, dep.Config)
+		return verdictOf(contradictsConfig, "the owner has stored configuration %d, and etcd has %d: etcd lost its latest changes", call.Config, dep.Config)
 	case call.Incarnation == "" && d.Incarnation == "":
 		return verdict{newcomer: true}
 	case call.Incarnation == "" && !d.Confirmed && call.Home == d.Home:
 		return verdict{newcomer: true} // the first answer was lost
 	case call.Incarnation == "":
-		return verdictOf("region %s is known as incarnation %s in %s, and this call comes from a database that has none: an empty database took its place",
-			r.name, d.Incarnation, homeText(d.Home))
+		return verdictOf(contradictsEmpty, "region %s is known as incarnation %s in %s, and this call comes from a database that has none, %s: an empty database took its place",
+			r.name, d.Incarnation, homeText(d.Home), homeText(call.Home))
 	case call.Incarnation != d.Incarnation:
-		return verdictOf("the call comes from incarnation %s, and the present one of %s is %s", call.Incarnation, r.name, orNone(d.Incarnation))
+		return verdictOf(contradictsIncarnation, "the call comes from incarnation %s in %s, and the present one of %s is %s in %s",
+			call.Incarnation, homeText(call.Home), r.name, orNone(d.Incarnation), homeText(d.Home))
 	case call.Home != d.Home:
-		return verdictOf("incarnation %s is recorded to live in %s, and this call comes from %s: it was failed over, restored or copied",
+		return verdictOf(contradictsHome, "incarnation %s is recorded to live in %s, and this call comes from %s: it was failed over, restored or copied",
 			d.Incarnation, homeText(d.Home), homeText(call.Home))
 	}
 	if lost := lostMarks(r.contact, call); len(lost) > 0 {
-		v := verdictOf("writer %s had left mark %d, and the database does not show it any more: it lost commits (%d writers)",
+		v := verdictOf(contradictsMarks, "writer %s had left mark %d, and the database does not show it any more: it lost commits (%d writers)",
 			lost[0].Writer, lost[0].Count, len(lost))
 		v.contradicted = lost
 		return v
@@ -127,10 +129,10 @@ func (s *Service) judgeShares(r *region, call allocation.SyncCall) verdict {
 		l := s.state.ledgers[ref]
 		switch {
 		case l == nil && !s.state.isClosed(ref):
-			v := verdictOf("the owner has a share of %s for the term of %s, which was never opened here: etcd lost it", budget, term)
+			v := verdictOf(contradictsTerm, "the owner has a share of %s for the term of %s, which was never opened here: etcd lost it", budget, term)
 			return &v
 		case l != nil && l.value.Contradicts(g):
-			v := verdictOf("the owner has generation %s of %s, term of %s, and the ledger is at %s", g, budget, term, l.value.Generation)
+			v := verdictOf(contradictsGeneration, "the owner has generation %s of %s, term of %s, and the ledger is at %s", g, budget, term, l.value.Generation)
 			return &v
 		}
 		return nil
@@ -177,25 +179,25 @@ func contactOf(before Contact, call allocation.SyncCall, arrived time.Time) Cont
 	return c
 }
 
-// refuse answers a call that contradicts. The first one of a region is audited and flags it, until a call fits again:
-// one that was overtaken by a later call looks the same here, and the owner can tell by the marks in the answer.
-func (s *Service) refuse(ctx context.Context, call allocation.SyncCall, v verdict) (allocation.SyncAnswer, error) {
+// refuse answers a call that contradicts, and flags the region: see contradictions.go. One that was overtaken by a later
+// call looks the same here, and the owner can tell by the marks in the answer.
+func (s *Service) refuse(ctx context.Context, from string, call allocation.SyncCall, v verdict) (allocation.SyncAnswer, error) {
 	s.metrics.refusals.Inc()
 	err := s.act(ctx, func() (Change, error) {
 		r := s.state.regions[call.Region]
 		if r == nil || r.doc == nil {
 			return Change{}, notFound("region", call.Region)
 		}
-		if r.doc.value.Contradiction != nil {
+		found := contradictionOf(r, call, v, s.now())
+		next, write, audit := r.doc.value.contradict(found)
+		if !write {
 			return Change{}, nil
 		}
-		next := r.doc.value
-		next.Contradiction = &Contradiction{At: s.now().UTC(), Detail: v.detail}
-		who := actor{name: regionToken(call.Region), from: call.Node}
-		return Change{
-			Reads: []Item{r.doc.item},
-			Puts:  []Item{put(regionKey(r.name), next), s.auditLine(who, "region.contradicted", r.name, nil, next.Contradiction)},
-		}, nil
+		change := Change{Reads: []Item{r.doc.item}, Puts: []Item{put(regionKey(r.name), next)}}
+		if audit {
+			change.Puts = append(change.Puts, s.auditLine(nodeOf(call, from), "region.contradicted", r.name, nil, found))
+		}
+		return change, nil
 	})
 	if err != nil {
 		return allocation.SyncAnswer{}, err
@@ -212,14 +214,14 @@ func (s *Service) refuse(ctx context.Context, call allocation.SyncCall, v verdic
 func (s *Service) unflag(ctx context.Context, name string) error {
 	return s.act(ctx, func() (Change, error) {
 		r := s.state.regions[name]
-		if r == nil || r.doc == nil || r.doc.value.Contradiction == nil {
+		if r == nil || r.doc == nil || !r.doc.value.fitsAgain(s.now()) {
 			return Change{}, nil
 		}
-		next := r.doc.value
-		next.Contradiction = nil
-		return Change{
-			Reads: []Item{r.doc.item},
-			Puts:  []Item{put(regionKey(name), next), s.auditLine(background, "region.fits", name, r.doc.value.Contradiction, nil)},
-		}, nil
+		next, audit := r.doc.value.clear()
+		change := Change{Reads: []Item{r.doc.item}, Puts: []Item{put(regionKey(r.name), next)}}
+		if audit {
+			change.Puts = append(change.Puts, s.auditLine(background, "region.fits", name, r.doc.value.Contradiction, nil))
+		}
+		return change, nil
 	})
 }

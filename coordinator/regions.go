@@ -20,7 +20,7 @@ type RegionAnswer struct {
 	Draining      bool            `json:"draining"`
 	Incarnation   string          `json:"incarnation,omitempty"` // empty: it has not called yet
 	Home          allocation.Home `json:"home,omitzero"`
-	Contradiction *Contradiction  `json:"contradiction,omitempty"` // the owner or etcd lost history
+	Contradiction *Contradiction  `json:"contradiction,omitempty"` // the owner or etcd lost history, or another database calls
 	Token         string          `json:"token,omitempty"`
 
 	InContact        bool                `json:"in_contact"`

@@ -199,8 +199,7 @@ func (s *Service) regionProblems(regions []RegionAnswer, add addStatus) {
 			add(SeverityNote, "start a node of it with its token", "region %s has not called yet", r.Region)
 			continue
 		case r.Contradiction != nil:
-			add(SeverityCritical, "see the runbook on lost history", "region %s contradicts what is known since %s: %s",
-				r.Region, r.Contradiction.At.Format(timeForm), r.Contradiction.Detail)
+			add(SeverityCritical, r.Contradiction.next(), "%s", r.Contradiction.text(r.Region))
 		case !r.InContact:
 			add(SeverityWarning, "look at its nodes and at the link; it goes on alone from what it holds", "region %s has not called for %s",
 				r.Region, (time.Duration(r.ContactAgeMillis) * time.Millisecond).Round(time.Second))

@@ -33,6 +33,11 @@ const (
 // its own history in those same 2 s could then go unnoticed here, and its nodes, which have memories of their own, would
 // still notice it.
 func (s *Service) Sync(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+	return s.syncFrom(ctx, "", call)
+}
+
+// syncFrom is Sync for a call from an address; it stands in the audit.
+func (s *Service) syncFrom(ctx context.Context, from string, call allocation.SyncCall) (allocation.SyncAnswer, error) {
 	arrived := s.now()
 	if err := checkCall(call); err != nil {
 		return allocation.SyncAnswer{}, err
@@ -53,21 +58,21 @@ func (s *Service) Sync(ctx context.Context, call allocation.SyncCall) (allocatio
 	case verdict.err != nil:
 		return allocation.SyncAnswer{}, verdict.err
 	case verdict.refusal != "":
-		return s.refuse(ctx, call, verdict)
+		return s.refuse(ctx, from, call, verdict)
 	case verdict.newcomer:
-		return s.giveIncarnation(ctx, call)
+		return s.giveIncarnation(ctx, from, call)
 	case !verdict.confirmed:
-		if err := s.confirm(ctx, call); err != nil {
+		if err := s.confirm(ctx, from, call); err != nil {
 			return allocation.SyncAnswer{}, err
 		}
-	case verdict.flagged:
+	case verdict.cleared:
 		if err := s.unflag(ctx, call.Region); err != nil {
 			return allocation.SyncAnswer{}, err
 		}
 	}
 	if err := s.countReturns(ctx, call); err != nil {
 		if contradicted(err) {
-			return s.refuse(ctx, call, verdictOf("%s", err.Error()))
+			return s.refuse(ctx, from, call, verdictOf(contradictsReturn, "%s", err.Error()))
 		}
 		return allocation.SyncAnswer{}, err
 	}
@@ -116,7 +121,7 @@ func checkCall(c allocation.SyncCall) error {
 
 // giveIncarnation records a new incarnation and its home, in one transaction. One that was given out and never named may
 // be given out again, to the same database: nothing was granted to it, and no share was ever told.
-func (s *Service) giveIncarnation(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+func (s *Service) giveIncarnation(ctx context.Context, from string, call allocation.SyncCall) (allocation.SyncAnswer, error) {
 	err := s.act(ctx, func() (Change, error) {
 		r := s.state.regions[call.Region]
 		switch {
@@ -127,17 +132,16 @@ func (s *Service) giveIncarnation(ctx context.Context, call allocation.SyncCall)
 		}
 		next := r.doc.value
 		next.Incarnation, next.Home = s.random.hex(8), call.Home
-		who := actor{name: regionToken(call.Region), from: call.Node}
 		return Change{
 			Reads: []Item{r.doc.item},
-			Puts:  []Item{put(regionKey(r.name), next), s.auditLine(who, "region.incarnation", r.name, r.doc.value, next)},
+			Puts:  []Item{put(regionKey(r.name), next), s.auditLine(nodeOf(call, from), "region.incarnation", r.name, r.doc.value, next)},
 		}, nil
 	})
 	if err != nil {
 		return allocation.SyncAnswer{}, err
 	}
 	if v := s.hear(call, s.now()); v.refusal != "" {
-		return s.refuse(ctx, call, v)
+		return s.refuse(ctx, from, call, v)
 	}
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -147,7 +151,7 @@ func (s *Service) giveIncarnation(ctx context.Context, call allocation.SyncCall)
 }
 
 // confirm records that the owner has stored its incarnation. From here on it is a member, and the ledgers grant to it.
-func (s *Service) confirm(ctx context.Context, call allocation.SyncCall) error {
+func (s *Service) confirm(ctx context.Context, from string, call allocation.SyncCall) error {
 	err := s.inTurn(ctx, func() (Change, error) {
 		r := s.state.regions[call.Region]
 		if r == nil || r.doc == nil || r.doc.value.Incarnation != call.Incarnation {
@@ -158,7 +162,7 @@ func (s *Service) confirm(ctx context.Context, call allocation.SyncCall) error {
 		}
 		next := r.doc.value
 		next.Confirmed = true
-		return s.membersChange(actor{name: regionToken(r.name), from: call.Node}, "region.join", r, next)
+		return s.membersChange(nodeOf(call, from), "region.join", r, next)
 	})
 	s.nudgeBackground()
 	return err
