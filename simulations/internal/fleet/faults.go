@@ -90,6 +90,7 @@ type faults struct {
 	plan   faultPlan
 	random *rand.Rand
 	crash  *rand.Rand // of crashes around commits
+	begun  bool
 	over   bool
 	done   map[string]int
 }
@@ -153,6 +154,7 @@ func (x *faults) run() {
 // begin sets what is wrong all the time.
 func (x *faults) begin() {
 	f := x.fleet
+	x.begun = true
 	for _, pair := range x.pairs() {
 		l := f.net.Link(pair[0].Name(), pair[1].Name())
 		spoil := func(c *network.Conditions) {
@@ -218,7 +220,7 @@ func (x *faults) heal() {
 
 // around may crash a process between an effect of its own and the answer to it.
 func (x *faults) around(process string) {
-	if x.over || x.plan.atCommit == 0 || x.crash.Float64() >= x.plan.atCommit {
+	if !x.begun || x.over || x.plan.atCommit == 0 || x.crash.Float64() >= x.plan.atCommit {
 		return
 	}
 	for _, p := range x.services() {

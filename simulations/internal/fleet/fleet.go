@@ -45,7 +45,7 @@ type Options struct {
 
 // Defaults of Options.
 const (
-	DefaultFor   = 40 * time.Second
+	DefaultFor   = 60 * time.Second
 	defaultLines = 60
 
 	unreachableAfter = 6 * time.Second

@@ -17,6 +17,9 @@ func TestOne(t *testing.T) {
 		from, _ = strconv.ParseUint(v, 10, 64)
 		to = from
 	}
+	if v := os.Getenv("FROM"); v != "" {
+		from, _ = strconv.ParseUint(v, 10, 64)
+	}
 	if v := os.Getenv("TO"); v != "" {
 		to, _ = strconv.ParseUint(v, 10, 64)
 	}

@@ -81,7 +81,7 @@ func (o *operator) begin(ctx context.Context) {
 		o.register(ctx, r)
 	}
 	for _, b := range o.fleet.plan.budgets {
-		if r := o.until(ctx, "POST", "/v1/budgets", b.Budget); r.status != http.StatusCreated {
+		if r := o.until(ctx, "POST", "/v1/budgets", b.Budget); r.status != http.StatusCreated && r.status != http.StatusConflict { // an answer may have been lost
 			o.fleet.w.Fail(fmt.Errorf("declare %s: %d %s", b.Name, r.status, r.body))
 		}
 	}

@@ -49,8 +49,10 @@ var (
 const (
 	// longestServe bounds how long a server works on one request.
 	longestServe = time.Minute
-	// brokenWithin is how long it takes to notice that a connection is broken, if it is noticed at all.
+	// brokenWithin is how long it takes to notice that a connection is broken, if somebody says so.
 	brokenWithin = time.Second
+	// silentAtLeast and silentMost are how long it takes if nobody does: until keep-alives stay unanswered.
+	silentAtLeast, silentMost = 10 * time.Second, 13 * time.Second
 )
 
 type pair struct{ from, to string }
@@ -108,16 +110,23 @@ func (n *Net) Heal() {
 // Post sends a message that has no answer. When it arrives, f is called within the scheduler. It says whether the message
 // is on its way.
 func (n *Net) Post(from, to *world.Process, name string, f func()) bool {
+	_, sent := n.post(from, to, name, f)
+	return sent
+}
+
+// post also says how long the message takes.
+func (n *Net) post(from, to *world.Process, name string, f func()) (takes time.Duration, sent bool) {
 	l := n.Link(from.Name(), to.Name())
 	switch {
 	case l.Cut:
-		return false
+		return 0, false
 	case l.Lose > 0 && n.random.Float64() < l.Lose:
 		n.world.Trace("net.lost", name+" to "+to.Name())
-		return false
+		return 0, false
 	}
-	n.world.After(n.delay(l, to, name), f)
-	return true
+	takes = n.delay(l, to, name)
+	n.world.After(takes, f)
+	return takes, true
 }
 
 func (n *Net) delay(l *Conditions, to *world.Process, name string) time.Duration {
@@ -152,8 +161,9 @@ type Pending[T any] struct {
 func Start[T any](n *Net, from, to *world.Process, kind Kind, name string, serve func(ctx context.Context) T) *Pending[T] {
 	p := &Pending[T]{net: n, from: from, to: to, name: name}
 	arrive := func() { p.arrive(kind, serve) }
-	if !n.Post(from, to, name, arrive) {
-		p.lost(kind)
+	takes, sent := n.post(from, to, name, arrive)
+	p.sent(kind, takes, sent)
+	if !sent {
 		return p
 	}
 	if l := n.Link(from.Name(), to.Name()); kind == Exchange && l.Repeat > 0 && n.random.Float64() < l.Repeat {
@@ -163,22 +173,26 @@ func Start[T any](n *Net, from, to *world.Process, kind Kind, name string, serve
 	return p
 }
 
-// lost is what the caller notices of a lost message.
-func (p *Pending[T]) lost(kind Kind) {
-	if kind == Connection && p.net.random.IntN(2) == 0 {
-		p.net.world.After(time.Duration(p.net.random.Int64N(int64(brokenWithin))), func() { p.finish(ErrBroken) })
+// sent arranges what the caller notices of a message that is lost, or that takes longer than a connection is silent: what
+// is late may arrive all the same, when nobody waits for it any more.
+func (p *Pending[T]) sent(kind Kind, takes time.Duration, sent bool) {
+	if kind != Connection || sent && takes < silentAtLeast {
+		return
 	}
+	noticed := silentAtLeast + time.Duration(p.net.random.Int64N(int64(silentMost-silentAtLeast)))
+	if !sent && p.net.random.IntN(2) == 0 {
+		noticed = time.Duration(p.net.random.Int64N(int64(brokenWithin)))
+	}
+	p.net.world.After(noticed, func() { p.finish(ErrBroken) })
 }
 
 func (p *Pending[T]) arrive(kind Kind, serve func(ctx context.Context) T) {
 	n := p.net
 	if !p.to.Up() {
-		n.Post(p.to, p.from, p.name+" refused", func() { p.finish(ErrRefused) })
+		p.tell(kind, " refused", ErrRefused)
 		return
 	}
-	request := n.enter(p.to, func() {
-		n.Post(p.to, p.from, p.name+" broken", func() { p.finish(ErrBroken) })
-	})
+	request := n.enter(p.to, func() { p.tell(kind, " broken", ErrBroken) })
 	p.to.Go(p.name, func() {
 		ctx, cancel := p.to.WithTimeout(p.to.Context(), longestServe)
 		defer cancel()
@@ -188,15 +202,20 @@ func (p *Pending[T]) arrive(kind Kind, serve func(ctx context.Context) T) {
 		p.stops = append(p.stops, cancel)
 		value := serve(ctx)
 		n.leave(p.to, request)
-		if !n.Post(p.to, p.from, p.name+" answer", func() {
+		takes, sent := n.post(p.to, p.from, p.name+" answer", func() {
 			if !p.done {
 				p.value = value
 				p.finish(nil)
 			}
-		}) {
-			p.lost(kind)
-		}
+		})
+		p.sent(kind, takes, sent)
 	})
+}
+
+// tell tells the caller of an end without an answer, which may be lost as well.
+func (p *Pending[T]) tell(kind Kind, what string, err error) {
+	takes, sent := p.net.post(p.to, p.from, p.name+what, func() { p.finish(err) })
+	p.sent(kind, takes, sent)
 }
 
 func (p *Pending[T]) finish(err error) {

@@ -50,6 +50,9 @@ func (a *application) run() (bool, error) {
 		return false, err
 	}
 	if a.answer.Refusal != "" {
+		if a.holdsAll() {
+			return false, nil
+		}
 		return true, a.x.stop(allocation.Reason(a.answer.Refusal), a.answer.Detail)
 	}
 	if err := a.applyShares(); err != nil {
@@ -89,6 +92,17 @@ func (a *application) judge() (ignored bool, err error) {
 		return false, fmt.Errorf("the incarnation was given to the database %+v, this is %+v: %w", a.writer.home, a.x.db.home, allocation.ErrContradicted)
 	}
 	return false, nil
+}
+
+// holdsAll says whether a refusal rests on marks only, and the database still holds every one of them: a later call of
+// another node overtook this one.
+func (a *application) holdsAll() bool {
+	for _, m := range a.answer.Contradicted {
+		if !m.Holds(a.x.db.tables.writers[m.Writer].mark) {
+			return false
+		}
+	}
+	return len(a.answer.Contradicted) > 0
 }
 
 // newestGrants keeps the newest grant of each share.
