@@ -218,7 +218,7 @@ func (a *App) notes(list []applied) {
 	for _, text := range order {
 		who := names[text][0]
 		if others := len(names[text]) - 1; others > 0 {
-			who += fmt.Sprintf(" and %d others", others)
+			who += " and " + counted(others, "other")
 		}
 		a.printf(text+"\n", who)
 	}

@@ -70,16 +70,38 @@ func (a *App) showBudget(b coordinator.BudgetAnswer) {
 		{"unit", d.Unit},
 		{"limit", fmt.Sprintf("%d per period%s", d.LimitOrZero(), perInstance(d))},
 		{"window", d.Window.String()},
-		{"match", asLabels(d.Match)},
+		{"match", asLabels(d.Match) + yes(len(d.Match) == 0, " (default)")},
 		{"allocation", describePolicy(d.Allocation)},
-		{"runs alone for", d.RunsAloneFor.String()},
-		{"on lapse", d.OnLapse},
-		{"version", fmt.Sprintf("%d, changed %s", b.Version, b.Changed.UTC().Format("2006-01-02 15:04:05Z"))},
-		{"terms opened through", b.OpenedThrough.String()},
+		{"runs_alone_for", orDefault(d.RunsAloneFor, allocation.DefaultRunsAloneFor)},
 	}
+	if d.IsTemplate() {
+		rows = append(rows,
+			[]any{"missing_label", orDefault(d.MissingLabel, allocation.MissingLabelRefuse)},
+			[]any{"max_instances", orDefault(d.MaxInstances, allocation.DefaultMaxInstances)})
+	}
+	rows = append(rows,
+		[]any{"admission_id", orDefault(d.AdmissionID, allocation.AdmissionIDRequired)},
+		[]any{"on_lapse", orDefault(d.OnLapse, allocation.OnLapseSpend)},
+		[]any{"longest_reservation", orDefault(d.LongestReservation, allocation.DefaultReservation)},
+		[]any{"on_exhausted", orDefault(d.OnExhausted, allocation.DefaultOnExhausted)})
+	if d.MaxEvidenceAge == 0 {
+		rows = append(rows, []any{"max_evidence_age", "any (default)"})
+	} else {
+		rows = append(rows,
+			[]any{"max_evidence_age", d.MaxEvidenceAge.String()},
+			[]any{"on_stale_evidence", orDefault(d.OnStaleEvidence, allocation.OnStaleRefuse)})
+	}
+	rows = append(rows,
+		[]any{"version", fmt.Sprintf("%d, changed %s", b.Version, b.Changed.UTC().Format("2006-01-02 15:04:05Z"))},
+		[]any{"terms opened through", b.OpenedThrough.String()})
 	a.table([]string{"field", "value"}, rows)
 	a.printf("\n")
 	a.permits(b)
+}
+
+// orDefault is a value as it counts, marked where it is the one that counts without being declared.
+func orDefault[T comparable](value, standard T) string {
+	return fmt.Sprint(value) + yes(value == standard, " (default)")
 }
 
 func perInstance(b allocation.Budget) string {
@@ -94,6 +116,10 @@ func (a *App) permits(b coordinator.BudgetAnswer) {
 	var rows [][]any
 	for _, region := range slices.Sorted(maps.Keys(b.Permits)) {
 		rows = append(rows, []any{region, b.Permits[region]})
+	}
+	if inOneHome(b.Budget) {
+		a.printf("%s; an instance is at home in one of: %s\n", permitsOf(&b), strings.Join(slices.Sorted(maps.Keys(b.Permits)), ", "))
+		rows = nil
 	}
 	if len(rows) > 0 {
 		a.table([]string{"region", "permits"}, rows)
@@ -279,7 +305,7 @@ func (a *App) showShares(s coordinator.SharesAnswer, all bool) {
 		a.table([]string{"region", "granted", "returned", "target", "spent", "reserved", "spendable", "stated"}, rows)
 	}
 	if more := len(s.Terms) - shown; more > 0 {
-		a.printf("%d more terms are open, through %s; --all shows them\n", more, s.OpenedThrough)
+		a.printf("%s open, through %s; --all shows them\n", plural(more, "more term is", "more terms are"), s.OpenedThrough)
 	}
 	if s.Template {
 		a.printf("granted, returned and target are for each instance; spent and reserved are sums\n")
@@ -289,7 +315,12 @@ func (a *App) showShares(s coordinator.SharesAnswer, all bool) {
 func (a *App) deleteBudgetCommand() *cobra.Command {
 	var dry bool
 	c := &cobra.Command{
-		Use: "delete NAME", Short: "Delete a budget: its limit becomes 0 at once, its history stays", Args: exactly("NAME"),
+		Use: "delete NAME", Short: "Delete a budget: requests that only it matched are refused, its history stays", Args: exactly("NAME"),
+		Long: `Delete a budget. As soon as a region hears of it, requests that only this budget matched are refused there with
+no_budget (422), and requests that others match are charged to those alone. Regions give back what they have not
+spent. The name and its history stay: made again, it is the next version.
+
+To refuse what it matches with ceiling_reached instead, set its limit to 0.`,
 		Example: "  tranche budgets delete acme/requests --dry-run",
 		RunE: func(c *cobra.Command, args []string) error {
 			client, _, err := a.coordinator(c)
@@ -312,6 +343,7 @@ func (a *App) deleteBudgetCommand() *cobra.Command {
 				return a.printJSON(after)
 			}
 			a.printf("%s: %s, version %d\n", args[0], map[bool]string{true: "would be deleted", false: "deleted"}[dry], after.Version)
+			a.printf("callers that no other budget matches hear no_budget (422) once their region knows; a limit of 0 would say ceiling_reached\n")
 			return nil
 		},
 	}
@@ -321,8 +353,17 @@ func (a *App) deleteBudgetCommand() *cobra.Command {
 	return c
 }
 
+// inOneHome says whether each instance of a template has a home of its own: the permits are then not each region's, but
+// those of an instance in one of them.
+func inOneHome(b allocation.Budget) bool {
+	return b.IsTemplate() && (b.Allocation.HashOf != "" || b.Allocation.RegionFrom != "")
+}
+
 // permitsOf is one line of what each region gets.
 func permitsOf(b *coordinator.BudgetAnswer) string {
+	if inOneHome(b.Budget) {
+		return fmt.Sprintf("%d for each instance, in its home region", b.Budget.LimitOrZero())
+	}
 	var parts []string
 	for _, region := range slices.Sorted(maps.Keys(b.Permits)) {
 		parts = append(parts, fmt.Sprintf("%s %d", region, b.Permits[region]))
