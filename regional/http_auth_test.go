@@ -82,13 +82,13 @@ func TestAPITokenRotation(t *testing.T) {
 // If this failed, a mistake in a token file would be found out by an attacker, or printed with the secret.
 func TestParseTokens(t *testing.T) {
 	for text, word := range map[string]string{
-		"edge":                                 "line 1",
-		"\nedge a b":                           "line 2",
-		"edge short":                           "16 to 512 bytes",
-		"edge " + strings.Repeat("s", 600):     "16 to 512 bytes",
-		"ed:ge " + tokenA:                      "letters",
-		strings.Repeat("n", 65) + " " + tokenA: "letters",
-		"edge sha256:abcd":                     "64 hexadecimal",
+		"edge":                                       "line 1",
+		"\nedge a b":                                 "line 2",
+		"edge short":                                 "16 to 512 bytes",
+		"edge " + strings.Repeat("s", 600):           "16 to 512 bytes",
+		"ed:ge " + tokenA:                            "letters",
+		strings.Repeat("n", 65) + " " + tokenA:       "letters",
+		"edge sha256:abcd":                           "64 hexadecimal",
 		"edge sha256:" + strings.Repeat("zz", 32):    "64 hexadecimal",
 		"a " + tokenA + "\nb " + tokenA:              "same token",
 		"a " + tokenA + "\n" + manyTokens(MaxTokens): "more than 256",
