@@ -69,8 +69,15 @@ func (s *Service) commit(ctx context.Context, change Change) error {
 	case err != nil:
 		return err
 	}
-	return s.mirror.WaitFor(ctx, revision)
+	if err := s.mirror.WaitFor(ctx, revision); err != nil {
+		return fmt.Errorf("%w: %w", errNotShown, err)
+	}
+	return nil
 }
+
+// errNotShown: a change stands, and this replica could not yet read what it would tell of it. It is not ErrUnknownOutcome,
+// which asks for a look at the store; but whoever is told must not take it for undone.
+var errNotShown = errors.New("it was written, and could not be read back in time")
 
 // refresh makes the picture at least as new as the store is now. Whatever looks contradicted in an older picture may be
 // the word of another replica that this one has not heard yet.

@@ -36,6 +36,8 @@ type Problem struct {
 	Field    string                  `json:"field,omitempty"`
 	Fix      string                  `json:"fix,omitempty"`
 	Problems []allocation.FieldError `json:"problems,omitempty"` // when there are several
+	// Retryable: nothing was changed, and the same request may be made again as it is.
+	Retryable bool `json:"retryable,omitempty"`
 }
 
 // Error is the detail and the fix.
@@ -51,7 +53,7 @@ func (p *Problem) Error() string {
 }
 
 func problem(status int, code, detail, fix string) *Problem {
-	return &Problem{Type: "urn:tranche:" + code, Code: code, Title: http.StatusText(status), Status: status, Detail: detail, Fix: fix}
+	return &Problem{Type: "urn:tranche:" + code, Code: code, Title: http.StatusText(status), Status: status, Detail: detail, Fix: fix, Retryable: code == CodeUnavailable}
 }
 
 func notFound(kind, name string) *Problem {
@@ -85,25 +87,35 @@ func asProblem(err error) *Problem {
 		return refused("try again when the running term is over", "%s", err.Error())
 	case errors.Is(err, errFormat):
 		return refused("upgrade this coordinator", "%s", err.Error())
+	case errors.Is(err, errNotShown):
+		return problem(http.StatusServiceUnavailable, CodeOutcomeUnknown, errNotShown.Error(), lookFirst)
 	case errors.Is(err, ErrUnknownOutcome):
-		return problem(http.StatusServiceUnavailable, CodeOutcomeUnknown, ErrUnknownOutcome.Error(), "read it again before you repeat the change")
+		return problem(http.StatusServiceUnavailable, CodeOutcomeUnknown, ErrUnknownOutcome.Error(), lookFirst)
 	case errors.Is(err, ErrHistoryLost):
 		return problem(http.StatusServiceUnavailable, CodeUnavailable, ErrHistoryLost.Error(), "ask another coordinator; see the runbook on a restored etcd")
 	case errors.Is(err, ErrConflict):
 		return problem(http.StatusServiceUnavailable, CodeUnavailable, "others kept changing the same documents; nothing was changed", "try again")
+	case errors.Is(err, ErrUnavailable):
+		return problem(http.StatusServiceUnavailable, CodeUnavailable, ErrUnavailable.Error()+"; nothing was changed", "try again in a moment; `tranche status` shows the etcd members")
 	case errors.Is(err, ErrStopped):
 		return problem(http.StatusServiceUnavailable, CodeUnavailable, ErrStopped.Error(), "ask another coordinator")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return problem(http.StatusServiceUnavailable, CodeUnavailable, "etcd did not answer in time", "try again; `tranche status` shows the members")
+		return problem(http.StatusServiceUnavailable, CodeUnavailable, "etcd did not answer in time; nothing was changed", "try again; `tranche status` shows the etcd members")
 	}
 	return problem(http.StatusInternalServerError, CodeInternal, "the coordinator could not do this; its log says why", "")
 }
+
+// lookFirst is what to do about a change that may have been made.
+const lookFirst = "look before you repeat it: read it again, its version is another if it was done; `tranche audit` shows the act"
 
 func writeProblem(w http.ResponseWriter, p *Problem) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tranche"`)
+	}
+	if p.Retryable {
+		w.Header().Set("Retry-After", "1")
 	}
 	w.WriteHeader(p.Status)
 	_ = json.NewEncoder(w).Encode(p) // the caller may be gone

@@ -76,11 +76,11 @@ type Event struct {
 // Store is what the coordinator needs of etcd. Every read and every transaction is linearizable.
 type Store interface {
 	// Range reads all keys that begin with the prefix, in key order, at one revision: the store's newest, which is not
-	// older than anything committed before the call.
+	// older than anything committed before the call. It fails with ErrUnavailable while the store cannot be asked.
 	Range(ctx context.Context, prefix string) (items []Item, revision int64, err error)
 
 	// Commit runs one transaction. An error that is ErrUnknownOutcome leaves open whether it was, or may still be,
-	// committed; any other error says that it was not and never will be.
+	// committed; any other error says that it was not and never will be, ErrUnavailable that it is worth another try.
 	Commit(ctx context.Context, txn Txn) (TxnResult, error)
 
 	// Watch delivers every change of the keys with the prefix after the given revision, in order, all changes of one
@@ -117,6 +117,8 @@ type Member struct {
 var (
 	// ErrUnknownOutcome: the answer was lost around a commit.
 	ErrUnknownOutcome = errors.New("the answer to a write was lost: it may have been committed")
+	// ErrUnavailable: the store does not answer, or has no leader. Nothing was written; the same may be tried again.
+	ErrUnavailable = errors.New("etcd does not answer, or has no leader")
 	// ErrCompacted: the revision asked for is no longer kept.
 	ErrCompacted = errors.New("the store has compacted that revision")
 	// ErrTooLarge: a transaction is beyond its bounds; nothing was sent.

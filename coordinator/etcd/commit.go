@@ -26,7 +26,7 @@ func (s *Store) Commit(ctx context.Context, txn coordinator.Txn) (coordinator.Tx
 	answer, err := s.client.Txn(ctx).If(comparisons(txn)...).Then(writes(txn)...).Else(reads(txn)...).Commit()
 	if err != nil {
 		if certainlyNot(err) {
-			return coordinator.TxnResult{}, fmt.Errorf("commit, refused by etcd: %w", err)
+			return coordinator.TxnResult{}, fmt.Errorf("commit, refused by etcd: %w", available(err))
 		}
 		return coordinator.TxnResult{}, fmt.Errorf("%w: %w", coordinator.ErrUnknownOutcome, err)
 	}
@@ -80,6 +80,18 @@ func current(txn coordinator.Txn, answer *clientv3.TxnResponse) []coordinator.It
 		}
 	}
 	return items
+}
+
+// available marks an error that says nothing of the request itself: the same may be tried again when etcd answers.
+func available(err error) error {
+	var etcd rpctypes.EtcdError
+	if errors.As(rpctypes.Error(err), &etcd) {
+		switch etcd.Code() {
+		case codes.InvalidArgument, codes.PermissionDenied, codes.Unauthenticated:
+			return err
+		}
+	}
+	return fmt.Errorf("%w: %w", coordinator.ErrUnavailable, err)
 }
 
 // certainlyNot says whether etcd gave this answer without proposing the write, or instead of applying it. The list is

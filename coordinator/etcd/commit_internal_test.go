@@ -2,11 +2,14 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"tranche/coordinator"
 )
 
 // An error that is taken for "certainly not" and is not one makes the committer try again what may have been written.
@@ -29,6 +32,24 @@ func TestCertainlyNot(t *testing.T) {
 	} {
 		if certainlyNot(err) {
 			t.Errorf("taken for certain: %v", err)
+		}
+	}
+}
+
+// An administrator who changes a budget while etcd has no quorum must be told to try again, and not to read our log; one
+// whose credentials are wrong must not try for ever.
+func TestUnavailable(t *testing.T) {
+	for _, err := range []error{
+		rpctypes.ErrGRPCNoLeader, rpctypes.ErrNoLeader, rpctypes.ErrGRPCRequestTooManyRequests, context.DeadlineExceeded,
+		status.Error(codes.Unavailable, "connection refused"), rpctypes.ErrGRPCTimeout,
+	} {
+		if !errors.Is(available(err), coordinator.ErrUnavailable) {
+			t.Errorf("not worth another try: %v", err)
+		}
+	}
+	for _, err := range []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCTooManyOps} {
+		if errors.Is(available(err), coordinator.ErrUnavailable) {
+			t.Errorf("to be tried again: %v", err)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func (s *Store) Range(ctx context.Context, prefix string) ([]coordinator.Item, i
 			break
 		}
 	}
-	return nil, 0, fmt.Errorf("read %s: %w", prefix, err)
+	return nil, 0, fmt.Errorf("read %s: %w", prefix, available(err))
 }
 
 func (s *Store) rangeOnce(ctx context.Context, prefix string) (items []coordinator.Item, revision int64, err error) {

@@ -1,0 +1,95 @@
+package coordinator_test
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tranche/coordinator"
+)
+
+// awayStore is an etcd that a test takes away and gives back.
+type awayStore struct {
+	coordinator.Store
+	away  atomic.Bool // nothing is read or written: it has no leader
+	muted atomic.Bool // its watches deliver nothing
+}
+
+func (s *awayStore) Range(ctx context.Context, prefix string) ([]coordinator.Item, int64, error) {
+	if s.away.Load() {
+		return nil, 0, fmt.Errorf("read %s: %w", prefix, coordinator.ErrUnavailable)
+	}
+	return s.Store.Range(ctx, prefix)
+}
+
+func (s *awayStore) Commit(ctx context.Context, txn coordinator.Txn) (coordinator.TxnResult, error) {
+	if s.away.Load() {
+		return coordinator.TxnResult{}, fmt.Errorf("commit: %w", coordinator.ErrUnavailable)
+	}
+	return s.Store.Commit(ctx, txn)
+}
+
+func (s *awayStore) Watch(ctx context.Context, prefix string, after int64, deliver func([]coordinator.Event, int64)) error {
+	return s.Store.Watch(ctx, prefix, after, func(events []coordinator.Event, revision int64) {
+		if !s.muted.Load() {
+			deliver(events, revision)
+		}
+	})
+}
+
+// withAway is a world whose etcd can be taken away.
+func withAway(t *testing.T) (*world, *awayStore) {
+	t.Helper()
+	w := newWorld(t, 0)
+	store := &awayStore{Store: w.store}
+	w.store = store
+	w.start()
+	east := w.addRegion("us-east")
+	east.join(w.replicas[0])
+	w.must(w.replicas[0], 201, "POST", "/v1/budgets", `{"budget":"b","unit":"requests","limit":7,"window":{"every":"1m"},"allocation":{"policy":"home","region":"us-east"}}`)
+	return w, store
+}
+
+// While etcd has no quorum a change is refused as what it is: to be tried again, with nothing changed. A 500 would send
+// people to our log.
+func TestChangeWithoutQuorum(t *testing.T) {
+	w, store := withAway(t)
+	r := w.replicas[0]
+	store.away.Store(true)
+	got := w.request(r, "PUT", "/v1/budgets/b", `{"budget":"b","unit":"requests","limit":8,"window":{"every":"1m"},"allocation":{"policy":"home","region":"us-east"}}`, "If-Match", `"1"`)
+	for _, word := range []string{`"code":"unavailable"`, `"retryable":true`, "no leader", "nothing was changed", `"fix"`} {
+		if got.Code != 503 || !strings.Contains(got.Body.String(), word) {
+			t.Errorf("%q does not stand in %d %s", word, got.Code, got.Body)
+		}
+	}
+	if got.Header().Get("Retry-After") == "" {
+		t.Error("no Retry-After")
+	}
+	store.away.Store(false)
+	w.must(r, 200, "PUT", "/v1/budgets/b", `{"budget":"b","unit":"requests","limit":8,"window":{"every":"1m"},"allocation":{"policy":"home","region":"us-east"}}`, "If-Match", `"1"`)
+}
+
+// A change that stands must not be reported as undone because the answer could not be made: it would be made twice.
+func TestWrittenAndNotReadBack(t *testing.T) {
+	w, store := withAway(t)
+	r := w.replicas[0]
+	store.muted.Store(true)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	q := httptest.NewRequestWithContext(ctx, "DELETE", "/v1/budgets/b", nil)
+	q.Header.Set("Authorization", "Bearer "+w.admin)
+	q.Header.Set("If-Match", `"1"`)
+	got := httptest.NewRecorder()
+	r.handler.ServeHTTP(got, q)
+	items, _, err := w.store.Range(t.Context(), coordinator.Root+"budgets/b")
+	if err != nil || len(items) != 1 || !strings.Contains(string(items[0].Value), `"deleted":true`) {
+		t.Fatalf("not written: %+v %v", items, err)
+	}
+	if got.Code != 503 || !strings.Contains(got.Body.String(), `"code":"outcome_unknown"`) || !strings.Contains(got.Body.String(), "tranche audit") || strings.Contains(got.Body.String(), "retryable") {
+		t.Errorf("%d %s", got.Code, got.Body)
+	}
+}
