@@ -81,18 +81,19 @@ func TestAPITokenRotation(t *testing.T) {
 
 // If this failed, a mistake in a token file would be found out by an attacker, or printed with the secret.
 func TestParseTokens(t *testing.T) {
-	for text, word := range map[string]string{
-		"edge":                                       "line 1",
-		"\nedge a b":                                 "line 2",
-		"edge short":                                 "16 to 512 bytes",
-		"edge " + strings.Repeat("s", 600):           "16 to 512 bytes",
-		"ed:ge " + tokenA:                            "letters",
-		strings.Repeat("n", 65) + " " + tokenA:       "letters",
-		"edge sha256:abcd":                           "64 hexadecimal",
-		"edge sha256:" + strings.Repeat("zz", 32):    "64 hexadecimal",
-		"a " + tokenA + "\nb " + tokenA:              "same token",
-		"a " + tokenA + "\n" + manyTokens(MaxTokens): "more than 256",
+	for _, c := range [][2]string{
+		{"edge", "line 1"},
+		{"\nedge a b", "line 2"},
+		{"edge short", "16 to 512 bytes"},
+		{"edge " + strings.Repeat("s", 600), "16 to 512 bytes"},
+		{"ed:ge " + tokenA, "letters"},
+		{strings.Repeat("n", 65) + " " + tokenA, "letters"},
+		{"edge sha256:abcd", "64 hexadecimal"},
+		{"edge sha256:" + strings.Repeat("zz", 32), "64 hexadecimal"},
+		{"a " + tokenA + "\nb " + tokenA, "same token"},
+		{"a " + tokenA + "\n" + manyTokens(MaxTokens), "more than 256"},
 	} {
+		text, word := c[0], c[1]
 		list, err := ParseTokens([]byte(text))
 		if err == nil || list != nil || !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%.40q: %v", text, err)
