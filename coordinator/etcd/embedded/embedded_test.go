@@ -147,16 +147,17 @@ func TestTemporaryFolderGoesAway(t *testing.T) {
 	}
 }
 
-// If this failed, an operator would not hear that etcd is in trouble, or would
-// hear of nothing else.
-func TestLoggerHearsWarningsOnly(t *testing.T) {
+// If this failed, an operator would hear of errors at each start and each end,
+// and would no longer look when etcd is in trouble.
+func TestLoggerHearsNoErrorsOfAnOrderlyLife(t *testing.T) {
 	var out bytes.Buffer
-	logger := hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Trace})
+	logger := hclog.New(&hclog.LoggerOptions{Output: &out, Level: hclog.Info})
 	s := start(t, embedded.Options{Logger: logger})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if out.Len() == 0 || strings.Contains(out.String(), "[INFO]") || strings.Contains(out.String(), "[DEBUG]") {
+	// A slow disk may be warned of at any time.
+	if strings.Contains(out.String(), "[ERROR]") || strings.Contains(out.String(), "closed") || strings.Contains(out.String(), "production") {
 		t.Errorf("logged:\n%s", out.String())
 	}
 }
