@@ -93,3 +93,29 @@ func TestWrittenAndNotReadBack(t *testing.T) {
 		t.Errorf("%d %s", got.Code, got.Body)
 	}
 }
+
+// Figures of ledgers are as old as the last read of etcd; whoever reads them must see how old, or take them for the present.
+func TestAnswersSayHowOldTheyAre(t *testing.T) {
+	w, store := withAway(t)
+	r := w.replicas[0]
+	store.away.Store(true)
+	w.clock.move(20 * time.Second)
+	for _, path := range []string{
+		"/v1/status", "/v1/shares/b", "/v1/ledgers", "/v1/ledgers/b", "/v1/stranded", "/v1/regions", "/v1/rebalances",
+	} {
+		a := w.must(r, 200, "GET", path, nil)
+		if age, _ := a["evidence_age_ms"].(float64); age < 20_000 {
+			t.Errorf("%s says age %v", path, a["evidence_age_ms"])
+		}
+		if revision, _ := a["revision"].(float64); revision <= 0 {
+			t.Errorf("%s says revision %v", path, a["revision"])
+		}
+	}
+	found := false
+	for _, p := range get[coordinator.Status](w, r, "/v1/status").Problems {
+		found = found || p.Severity == coordinator.SeverityCritical && strings.Contains(p.What, "etcd was last read")
+	}
+	if !found {
+		t.Error("the status does not say it")
+	}
+}

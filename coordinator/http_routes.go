@@ -61,10 +61,12 @@ func (s *Service) routes(mux *http.ServeMux) {
 type (
 	// RegionsList is all regions by name.
 	RegionsList struct {
+		*Evidence
 		Regions []RegionAnswer `json:"regions"`
 	}
 	// RebalancesList is all rebalances that are kept, oldest first.
 	RebalancesList struct {
+		*Evidence
 		Rebalances []RebalanceAnswer `json:"rebalances"`
 	}
 	// TokensList is all credentials by name.
@@ -85,7 +87,7 @@ func (s *Service) regionRoutes(mux *http.ServeMux) {
 		a, err := s.registerRegion(c.ctx, c.who(), q.Region)
 		return reply{status: http.StatusCreated, body: a}, err
 	})
-	s.route(mux, "GET /v1/regions", readers, func(call) (reply, error) { return ok(RegionsList{s.listRegions()}), nil })
+	s.route(mux, "GET /v1/regions", readers, func(call) (reply, error) { return ok(s.regionsList()), nil })
 	s.route(mux, "POST /v1/regions/{region}/drain", admins, func(c call) (reply, error) {
 		a, err := s.setDraining(c.ctx, c.who(), c.PathValue("region"), true)
 		return ok(a), err
@@ -110,7 +112,7 @@ func (s *Service) regionRoutes(mux *http.ServeMux) {
 		a, err := s.rebalance(c.ctx, c.who(), q, dry)
 		return reply{status: created(dry), body: a}, err
 	})
-	s.route(mux, "GET /v1/rebalances", readers, func(call) (reply, error) { return ok(RebalancesList{s.listRebalances()}), nil })
+	s.route(mux, "GET /v1/rebalances", readers, func(call) (reply, error) { return ok(s.listRebalances()), nil })
 	s.route(mux, "GET /v1/rebalances/{id}", readers, func(c call) (reply, error) {
 		s.state.mu.Lock()
 		defer s.state.mu.Unlock()
@@ -118,7 +120,9 @@ func (s *Service) regionRoutes(mux *http.ServeMux) {
 		if d == nil {
 			return reply{}, notFound("rebalance", c.PathValue("id"))
 		}
-		return ok(s.rebalanceAnswer(d.value)), nil
+		a := s.rebalanceAnswer(d.value)
+		a.Evidence = s.evidence()
+		return ok(a), nil
 	})
 }
 

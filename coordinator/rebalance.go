@@ -26,6 +26,7 @@ type RebalanceRequest struct {
 
 // RebalanceAnswer is a rebalance, or, with DryRun, what it would be.
 type RebalanceAnswer struct {
+	*Evidence // of one that is read by itself
 	Rebalance
 	DryRun  bool             `json:"dry_run,omitempty"`
 	Targets map[string]int64 `json:"targets"` // of the running period, by region, once it is done
@@ -155,12 +156,12 @@ func (s *Service) rebalanceAnswer(d Rebalance) RebalanceAnswer {
 	return RebalanceAnswer{Rebalance: d, Targets: map[string]int64{}}
 }
 
-func (s *Service) listRebalances() []RebalanceAnswer {
+func (s *Service) listRebalances() RebalancesList {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	list := []RebalanceAnswer{}
+	list := RebalancesList{Evidence: s.evidence(), Rebalances: []RebalanceAnswer{}}
 	for _, d := range sortedRebalances(s.state.rebalances) {
-		list = append(list, s.rebalanceAnswer(d.value))
+		list.Rebalances = append(list.Rebalances, s.rebalanceAnswer(d.value))
 	}
 	return list
 }

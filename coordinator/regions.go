@@ -131,9 +131,14 @@ func (s *Service) membersChange(who actor, verb string, r *region, next RegionDo
 	}, nil
 }
 
-func (s *Service) listRegions() []RegionAnswer {
+func (s *Service) regionsList() RegionsList {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
+	return RegionsList{Evidence: s.evidence(), Regions: s.listRegions()}
+}
+
+// listRegions is all regions by name. The caller holds the lock.
+func (s *Service) listRegions() []RegionAnswer {
 	list := []RegionAnswer{}
 	for _, name := range slices.Sorted(maps.Keys(s.state.regions)) {
 		if r := s.state.regions[name]; r.doc != nil {

@@ -15,6 +15,18 @@ const (
 	defaultPage = 100
 )
 
+// Evidence says which revision of etcd an answer shows, and how long ago that was known to be the newest. Under quorum loss
+// the age grows: the figures are those of then.
+type Evidence struct {
+	Revision    int64 `json:"revision"`
+	EvidenceAge int64 `json:"evidence_age_ms"`
+}
+
+// evidence is that of the picture. The caller holds the lock.
+func (s *Service) evidence() *Evidence {
+	return &Evidence{Revision: s.state.revision, EvidenceAge: s.evidenceAge().Milliseconds()}
+}
+
 // SharesAnswer shows one budget: what each region was granted, has returned, spent, reserved, as stated when.
 type SharesAnswer struct {
 	Budget        string             `json:"budget"`
@@ -110,10 +122,11 @@ func (s *Service) termShares(l allocation.Ledger) TermShares {
 
 // LedgersPage is raw ledgers as they are stored, for verify.
 type LedgersPage struct {
-	Revision int64           `json:"revision"` // all ledgers are of this revision
-	Ledgers  []StoredLedger  `json:"ledgers"`
-	Next     string          `json:"next,omitempty"` // the `after` of the next page
-	Closings []StoredClosing `json:"closings,omitempty"`
+	Revision    int64           `json:"revision"` // all ledgers are of this revision
+	EvidenceAge int64           `json:"evidence_age_ms"`
+	Ledgers     []StoredLedger  `json:"ledgers"`
+	Next        string          `json:"next,omitempty"` // the `after` of the next page
+	Closings    []StoredClosing `json:"closings,omitempty"`
 }
 
 // StoredLedger is one document with the revision at which it was written.
@@ -136,7 +149,7 @@ func (s *Service) ledgersOf(name string) (LedgersPage, error) {
 	if s.state.budgets[name] == nil {
 		return LedgersPage{}, notFound("budget", name)
 	}
-	page := LedgersPage{Revision: s.state.revision, Ledgers: []StoredLedger{}}
+	page := LedgersPage{Revision: s.state.revision, EvidenceAge: s.evidenceAge().Milliseconds(), Ledgers: []StoredLedger{}}
 	for _, l := range s.state.terms[name] {
 		page.Ledgers = append(page.Ledgers, stored(l))
 	}
@@ -159,7 +172,7 @@ func stored(l *doc[allocation.Ledger]) StoredLedger {
 func (s *Service) ledgersPage(after string, limit int) LedgersPage {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	page := LedgersPage{Revision: s.state.revision, Ledgers: []StoredLedger{}}
+	page := LedgersPage{Revision: s.state.revision, EvidenceAge: s.evidenceAge().Milliseconds(), Ledgers: []StoredLedger{}}
 	for _, name := range s.state.namesAfter(after) {
 		if len(page.Ledgers) >= limit {
 			return page

@@ -77,7 +77,7 @@ func (s *Service) status(ctx context.Context) (Status, error) {
 	add := func(severity, next, what string, args ...any) {
 		st.Problems = append(st.Problems, StatusProblem{Severity: severity, What: fmt.Sprintf(what, args...), Next: next})
 	}
-	st.Regions = s.listRegions()
+	st.Regions = s.regionsList().Regions
 	stranded := s.stranded()
 	st.Stranded = stranded.Total
 	s.fillStatus(&st, add)

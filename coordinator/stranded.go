@@ -21,6 +21,7 @@ const (
 type StrandedReport struct {
 	At               time.Time        `json:"at"`
 	UnreachableAfter string           `json:"unreachable_after"`
+	Revision         int64            `json:"revision"`
 	EvidenceAge      int64            `json:"evidence_age_ms"`
 	Lines            []StrandedLine   `json:"lines"` // by region, budget, generation
 	More             int              `json:"more,omitempty"`
@@ -97,6 +98,7 @@ func (s *Service) stranded() StrandedReport {
 		Lines: []StrandedLine{}, Total: map[string]int64{},
 	}
 	s.state.mu.Lock()
+	report.Revision = s.state.revision
 	var names []string
 	if !s.allInContact(at) {
 		names = slices.Sorted(maps.Keys(s.state.terms))
