@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"tranche/coordinator"
 )
 
@@ -118,4 +120,41 @@ func TestAnswersSayHowOldTheyAre(t *testing.T) {
 	if !found {
 		t.Error("the status does not say it")
 	}
+}
+
+// logged hands out the lines of a log.
+type logged chan string
+
+func (l logged) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
+// until waits for a line.
+func (l logged) until(t *testing.T, words string) {
+	t.Helper()
+	for give := time.After(patience); ; {
+		select {
+		case line := <-l:
+			if strings.Contains(line, words) {
+				return
+			}
+		case <-give:
+			t.Fatalf("%q is never logged", words)
+		}
+	}
+}
+
+// A replica watches by itself: that etcd went away and came back stands in its log.
+func TestReplicaLogsThatEtcdIsAway(t *testing.T) {
+	w, store := newWorld(t, 0), &awayStore{}
+	store.Store = w.store
+	lines := make(logged, 1000)
+	w.store, w.log = store, hclog.New(&hclog.LoggerOptions{Output: lines})
+	w.start()
+	store.away.Store(true)
+	w.clock.move(10 * time.Second)
+	lines.until(t, "etcd does not answer")
+	store.away.Store(false)
+	lines.until(t, "etcd answers again")
 }

@@ -124,6 +124,7 @@ func (s *Service) Run(ctx context.Context) error {
 			return err
 		}
 		start("persist", s.persistOften)
+		start("observe", s.observeOften)
 		return s.config.Store.Lead(ctx, "background", s.lead)
 	})
 	all.wait()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"tranche/coordinator"
@@ -51,6 +52,7 @@ type world struct {
 	store    coordinator.Store
 	clock    *clock
 	admin    string
+	log      hclog.Logger // of the replicas that are started next
 	replicas []*replica
 }
 
@@ -82,7 +84,7 @@ func (w *world) start() *replica {
 	token := make(chan string, 1)
 	r := &replica{registry: prometheus.NewRegistry()}
 	r.Service = coordinator.New(coordinator.Config{
-		Store: w.store, Runtime: w.clock, Registry: r.registry,
+		Store: w.store, Log: w.log, Runtime: w.clock, Registry: r.registry,
 		OnFirstAdminToken: func(text string) { token <- text },
 		// Long, so that no test depends on how fast the machine is: clocks are moved by hand.
 		ReportUnreachableAfter: 90 * time.Second,
