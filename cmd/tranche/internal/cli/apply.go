@@ -23,6 +23,8 @@ const (
 	shownPermits = 20
 	// staleTries is how often a change is decided anew when somebody else was faster.
 	staleTries = 3
+	// toldFaults bounds how many budgets' faults are told at once.
+	toldFaults = 20
 )
 
 func (a *App) applyCommand() *cobra.Command {
@@ -77,33 +79,66 @@ const (
 )
 
 func (a *App) apply(ctx context.Context, client *api.Client, declared []manifest.Budget, dry bool) error {
-	progress := a.progress("checked", len(declared))
-	var plans []applied
-	for i, b := range declared {
-		plan, err := put(ctx, client, b, true)
-		if err != nil {
-			return fmt.Errorf("%s: budget %s: %w", b.Source, b.Name, err)
-		}
-		plans = append(plans, plan)
-		progress(i + 1)
+	plans, err := a.check(ctx, client, declared)
+	if err != nil {
+		return err
 	}
 	if dry {
 		return a.showPlans(plans)
 	}
-	progress = a.progress("applied", len(declared))
+	progress := a.progress("applied", len(declared))
 	for i, b := range declared {
 		if plans[i].Action == actionUnchanged {
 			continue
 		}
 		done, err := put(ctx, client, b, false)
 		if err != nil {
-			return fmt.Errorf("%s: budget %s: %w\n%d of %d budgets stand as declared; run the same command again to go on", b.Source, b.Name, err, i, len(declared))
+			return fmt.Errorf("%w\n%d of %s as declared; run the same command again to go on", of(b, err), i, plural(len(declared), "budget stands", "budgets stand"))
 		}
 		plans[i] = done
 		progress(i + 1)
 	}
 	return a.showApplied(plans)
 }
+
+// check asks the coordinator what each budget would change. What it finds wrong with several is told at once.
+func (a *App) check(ctx context.Context, client *api.Client, declared []manifest.Budget) ([]applied, error) {
+	progress := a.progress("checked", len(declared))
+	var plans []applied
+	var faults []error
+	for i, b := range declared {
+		plan, err := put(ctx, client, b, true)
+		if answer, told := errors.AsType[*api.Error](err); told && answer.BadInput() {
+			if faults = append(faults, of(b, err)); len(faults) == toldFaults {
+				return nil, errors.Join(append(faults, errors.New("the rest was not checked"))...)
+			}
+			continue
+		}
+		if err != nil {
+			return nil, errors.Join(append(faults, of(b, err))...)
+		}
+		plans = append(plans, plan)
+		progress(i + 1)
+	}
+	return plans, errors.Join(faults...)
+}
+
+// ofBudget is an error that says in each of its lines which budget it is about.
+type ofBudget struct {
+	where string
+	error
+}
+
+func of(b manifest.Budget, err error) error {
+	return ofBudget{fmt.Sprintf("%s: budget %s: ", b.Source, b.Name), err}
+}
+
+// Error puts the place before each line.
+func (e ofBudget) Error() string {
+	return e.where + strings.ReplaceAll(e.error.Error(), "\n", "\n"+e.where)
+}
+
+func (e ofBudget) Unwrap() error { return e.error }
 
 // put creates or changes one budget: it reads, compares and writes on that version, anew when somebody was faster.
 func put(ctx context.Context, client *api.Client, b manifest.Budget, dry bool) (applied, error) {
@@ -151,7 +186,7 @@ func (a *App) progress(what string, of int) func(done int) {
 	return func(done int) {
 		if now := a.now(); now.Sub(last) >= progressEvery && done < of {
 			last = now
-			fmt.Fprintf(a.err, "%s %d of %d budgets\n", what, done, of)
+			fmt.Fprintf(a.err, "%s %d of %s\n", what, done, counted(of, "budget"))
 		}
 	}
 }

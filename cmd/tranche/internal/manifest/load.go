@@ -165,9 +165,9 @@ func parseJSON(file string, text []byte) (found []Budget, faults Faults) {
 			line := 1 + bytes.Count(text[:min(int(d.InputOffset()), len(text))], []byte("\n"))
 			return found, append(faults, Fault{Source{file, line}, fmt.Sprintf("is not JSON: %v; give one object for each budget", err)})
 		}
-		b, err := allocation.ParseBudget(value)
-		if err != nil {
-			faults = append(faults, faultsOf(err, func(string) Source { return at })...)
+		b, wrong := parseBudget(value)
+		if len(wrong) > 0 {
+			faults = append(faults, faultsOf(wrong, func(string) Source { return at })...)
 			continue
 		}
 		found = append(found, Budget{b, at})
@@ -175,11 +175,7 @@ func parseJSON(file string, text []byte) (found []Budget, faults Faults) {
 }
 
 // faultsOf tells each problem at the place of its field.
-func faultsOf(err error, place func(field string) Source) (faults Faults) {
-	problems, ok := errors.AsType[allocation.Problems](err)
-	if !ok {
-		return Faults{{place(""), err.Error()}}
-	}
+func faultsOf(problems allocation.Problems, place func(field string) Source) (faults Faults) {
 	for i := range problems {
 		faults = append(faults, Fault{place(problems[i].Field), problems[i].Error()})
 	}

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -110,6 +111,40 @@ func TestFaults(t *testing.T) {
 	}
 	if _, err := Load(nil, filepath.Join(files(t, "f.json", `{"budget": "a"} {`), "f.json")); err == nil || !strings.Contains(err.Error(), "f.json:1: ") {
 		t.Errorf("broken JSON: %v", err)
+	}
+}
+
+// Who corrects one fault only to be told of the next gives up. An unknown field hides none of the others, and what is wrong
+// makes nothing else look wrong.
+func TestAllFaultsAtOnce(t *testing.T) {
+	yaml := `budget: acme/{caller}
+unit: Requests
+limt: 100
+limit: -1
+window: {calendar: month, zone: Mars/Olympus}
+match: [tenant]
+allocation: {policy: home, hash_of: caler, wieghts: {}}
+max_instances: 10
+max_evidence_age: soon
+on_stale_evidence: admit
+on_lapse: keep
+on_lapse: spend
+`
+	wantYAML := "2: unit 3: limt 4: limit 5: window.zone 6: match 7: allocation.wieghts 7: allocation.hash_of 9: max_evidence_age 12: on_lapse"
+	json := `{"budget": "acme/{caller}", "unit": "Requests", "limt": 100, "limit": -1, "window": {"calendar": "month", "zone": "Mars/Olympus"},
+			"allocation": {"policy": "home", "hash_of": "caler", "wieghts": {}}, "max_instances": 10, "max_evidence_age": "soon", "on_stale_evidence": "admit"}`
+	// All of one line, and in the order in which they are found.
+	wantJSON := "1: allocation.wieghts 1: limit 1: limt 1: max_evidence_age 1: unit 1: window.zone 1: allocation.hash_of"
+	for file, c := range map[string][2]string{"f.yaml": {yaml, wantYAML}, "f.json": {json, wantJSON}} {
+		_, faults := parse(file, []byte(c[0]))
+		var got []string
+		for _, f := range faults {
+			field, _, _ := strings.Cut(f.Text, ": ")
+			got = append(got, fmt.Sprintf("%d: %s", f.Line, field))
+		}
+		if strings.Join(got, " ") != c[1] {
+			t.Errorf("%s: got %v\nwant %s", file, got, c[1])
+		}
 	}
 }
 

@@ -2,8 +2,10 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -30,16 +32,11 @@ func parseYAML(file string, text []byte) (found []Budget, faults Faults) {
 		}
 		w := writer{file: file, lines: map[string]int{"": lineOf(d.Body)}}
 		w.node("", d.Body)
-		if len(w.faults) > 0 {
-			faults = append(faults, w.faults...)
-			continue
+		if b, wrong := w.budget(); len(wrong) == 0 {
+			found = append(found, Budget{b, w.place("")})
+		} else {
+			faults = append(faults, wrong...)
 		}
-		b, err := allocation.ParseBudget(w.out.Bytes())
-		if err != nil {
-			faults = append(faults, faultsOf(err, w.place)...)
-			continue
-		}
-		found = append(found, Budget{b, w.place("")})
 	}
 	return found, faults
 }
@@ -67,6 +64,8 @@ type writer struct {
 	out    bytes.Buffer
 	lines  map[string]int // by the path of a field
 	faults Faults
+	wrongs []string // the paths of the faults
+	broken bool     // what was written is no object any more
 }
 
 // place is the line of a field, or of the nearest one around it.
@@ -81,11 +80,26 @@ func (w *writer) place(field string) Source {
 }
 
 func (w *writer) wrong(n ast.Node, path, text string) {
-	if path == "" {
-		path = "document"
-	}
-	w.faults = append(w.faults, Fault{Source{w.file, lineOf(n)}, path + ": " + text})
+	w.fault(n, path, text)
 	w.out.WriteString("null")
+}
+
+// budget reads what was written; all faults of the document are told together, in the order of its lines.
+func (w *writer) budget() (b allocation.Budget, faults Faults) {
+	faults = w.faults
+	if !w.broken {
+		var problems allocation.Problems
+		b, problems = parseBudget(w.out.Bytes(), w.wrongs...)
+		faults = append(faults, faultsOf(problems, w.place)...)
+	}
+	slices.SortStableFunc(faults, func(x, y Fault) int { return cmp.Compare(x.Line, y.Line) })
+	return b, faults
+}
+
+func (w *writer) fault(n ast.Node, path, text string) {
+	w.broken = w.broken || path == ""
+	w.wrongs = append(w.wrongs, path)
+	w.faults = append(w.faults, Fault{Source{w.file, lineOf(n)}, cmp.Or(path, "document") + ": " + text})
 }
 
 func (w *writer) node(path string, n ast.Node) {
@@ -120,6 +134,7 @@ func (w *writer) mapping(path string, values []*ast.MappingValueNode) {
 	for i, v := range values {
 		key, ok := keyOf(v.Key)
 		if !ok {
+			w.broken = true
 			w.wrong(v, path, "has a key that is no plain text; write its name")
 			return
 		}
@@ -127,7 +142,7 @@ func (w *writer) mapping(path string, values []*ast.MappingValueNode) {
 		if _, before := w.lines[at]; !before {
 			w.lines[at] = lineOf(v)
 		} else {
-			w.faults = append(w.faults, Fault{Source{w.file, lineOf(v)}, at + ": is given twice; give it once"})
+			w.fault(v, at, "is given twice; give it once")
 		}
 		if i > 0 {
 			w.out.WriteByte(',')
