@@ -115,7 +115,7 @@ func runAlternatives(ctx context.Context, s Scenario, seed uint64, progress func
 		w := newWorld(s)
 		a := make(w)
 		rec := NewRecorder(a.name(), s)
-		runs = append(runs, &alternativeRun{world: w, alternative: a, rec: rec, callers: newCallers(s, rec, seed)})
+		runs = append(runs, &alternativeRun{world: w, alternative: a, rec: rec, callers: NewCallers(s, rec, seed)})
 	}
 	arrivals, tick := NewArrivals(s, seed), s.Tick
 	for k := range s.Ticks() {
@@ -131,8 +131,8 @@ func runAlternatives(ctx context.Context, s Scenario, seed uint64, progress func
 		for _, r := range runs {
 			r.world.tick(at)
 			r.alternative.tick(at)
-			for _, l := range r.callers.due(k) {
-				r.offer(k, l.batch(), true)
+			for _, b := range r.callers.Due(k) {
+				r.offer(k, b, true)
 			}
 		}
 		arrivals.Tick(k, func(b Batch) {
@@ -158,7 +158,7 @@ type alternativeRun struct {
 	world       *world
 	alternative alternative
 	rec         *Recorder
-	callers     *callers
+	callers     *Callers
 }
 
 // offer takes a batch through the gate.
@@ -167,7 +167,7 @@ func (r *alternativeRun) offer(k int, b Batch, again bool) {
 	if part := w.timeline.NodesLost(b.Region, w.at); part > 0 && r.alternative.name() != NamePossible {
 		var gone Batch
 		gone, b = split(b, part)
-		r.refuse(k, gone, NodeDown, 1, again)
+		r.callers.Refused(k, gone, NodeDown, 1, again)
 	}
 	if b.N == 0 {
 		return
@@ -177,20 +177,20 @@ func (r *alternativeRun) offer(k int, b Batch, again bool) {
 		g.closed = string(allocation.NoAllocation)
 	}
 	if g.closed != "" {
-		r.refuse(k, b, g.closed, 1, again)
+		r.callers.Refused(k, b, g.closed, 1, again)
 		return
 	}
 	if g.requests >= 0 && b.N > g.requests {
 		var over Batch
 		over, b = split(b, float64(b.N-g.requests)/float64(b.N))
-		r.refuse(k, over, string(allocation.Overloaded), 1, again)
+		r.callers.Refused(k, over, string(allocation.Overloaded), 1, again)
 	}
 	n, units, over := fit(b, g.room)
 	r.alternative.spend(b.Budget, b.Region, b.N, units)
 	if n > 0 {
 		r.rec.Admitted(w.at, b.Budget, b.Region, n, units, g.delay, w.periods[b.Budget].Start, r.alternative.promised(b.Budget))
 	}
-	r.refuse(k, over, string(allocation.CeilingReached), w.resets(b.Budget), again)
+	r.callers.Refused(k, over, string(allocation.CeilingReached), w.resets(b.Budget), again)
 }
 
 // fit admits the requests of a batch that fit, in their order.
@@ -216,13 +216,6 @@ func fit(b Batch, room int64) (n, units int64, over Batch) {
 	}
 	over.N = int64(len(over.Costs))
 	return n, units, over
-}
-
-func (r *alternativeRun) refuse(k int, b Batch, reason string, retry int64, again bool) {
-	if b.N > 0 {
-		l := later{budget: b.Budget, region: b.Region, n: b.N, each: b.Cost, costs: slices.Clone(b.Costs), reason: reason}
-		r.callers.refused(k, l, retry, again)
-	}
 }
 
 func (r *alternativeRun) record(at allocation.Duration) {

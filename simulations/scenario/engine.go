@@ -10,7 +10,7 @@ import (
 )
 
 // Engine runs a scenario's demand through some way of enforcing its budgets. The same scenario and seed give the same
-// series. Arrivals make the demand; Timeline says what is broken when; a Recorder makes the series.
+// series. Arrivals make the demand; Timeline says what is broken when; Callers try again; a Recorder makes the series.
 type Engine interface {
 	// Name is how reports name it.
 	Name() string
@@ -155,7 +155,7 @@ func (r *Recorder) Retried(budget, region int, requests int64) {
 
 // Admitted enters requests that were admitted, and by how much a wide-area round trip in their path delayed each. Promised
 // is the highest limit that anybody still held the period to: after a limit was lowered, what had been handed out before
-// may be spent, and only what goes beyond it is over-admitted.
+// may be spent, and only what goes beyond it is over-admitted. At 0 the limits of the scenario alone count.
 func (r *Recorder) Admitted(at allocation.Duration, budget, region int, requests, units int64, delay time.Duration, period allocation.Instant, promised int64) {
 	b := &r.series.Budgets[budget]
 	x, i := &b.Regions[region], r.step(at)

@@ -22,7 +22,7 @@ func (Protocol) Run(ctx context.Context, s Scenario, seed uint64, progress func(
 		s: s, tick: s.Tick, timeline: NewTimeline(s), rec: NewRecorder("tranche", s),
 		budgets: slices.Clone(s.Budgets), events: s.Events,
 	}
-	r.callers = newCallers(s, r.rec, seed)
+	r.callers = NewCallers(s, r.rec, seed)
 	cfg := protocol.Config{
 		Start: s.Start, Budgets: s.Budgets, Faults: r.timeline,
 		SyncEvery: max(protocol.DefaultSyncEvery, r.tick.Std()), Unreachable: max(protocol.DefaultUnreachable, 3*r.tick.Std()),
@@ -43,8 +43,8 @@ func (Protocol) Run(ctx context.Context, s Scenario, seed uint64, progress func(
 		}
 		r.operate(allocation.Duration(k) * r.tick)
 		r.world.Advance(s.Start + allocation.Instant(allocation.Duration(k)*r.tick))
-		for _, l := range r.callers.due(k) {
-			r.offer(k, l.batch(), true)
+		for _, b := range r.callers.Due(k) {
+			r.offer(k, b, true)
 		}
 		arrivals.Tick(k, func(b Batch) {
 			r.rec.Offered(allocation.Duration(k)*r.tick, b.Budget, b.Region, b.N, b.Units())
@@ -63,7 +63,7 @@ type protocolRun struct {
 	tick     allocation.Duration
 	timeline Timeline
 	rec      *Recorder
-	callers  *callers
+	callers  *Callers
 	world    *protocol.World
 	budgets  []allocation.Budget // as they are now
 	events   []Event             // that have not happened yet
@@ -93,17 +93,17 @@ func (r *protocolRun) offer(k int, b Batch, again bool) {
 	if part := r.timeline.NodesLost(b.Region, at); part > 0 {
 		var gone Batch
 		gone, b = split(b, part)
-		r.refuse(k, gone, NodeDown, 1, again)
+		r.callers.Refused(k, gone, NodeDown, 1, again)
 	}
 	if b.N == 0 {
 		return
 	}
 	if up, _ := r.timeline.DatabaseUp(b.Region, at); !up {
-		r.refuse(k, b, string(allocation.DatabaseUnavailable), 1, again)
+		r.callers.Refused(k, b, string(allocation.DatabaseUnavailable), 1, again)
 		return
 	}
 	if !r.world.Owner(b.Region).Ready() {
-		r.refuse(k, b, string(allocation.Starting), 1, again)
+		r.callers.Refused(k, b, string(allocation.Starting), 1, again)
 		return
 	}
 	budget := &r.budgets[b.Budget]
@@ -118,15 +118,8 @@ func (r *protocolRun) offer(k int, b Batch, again bool) {
 		r.rec.Admitted(at, b.Budget, b.Region, out.Admitted, out.Units, 0, out.Period, r.world.Highest(budget.Name, out.Period))
 	}
 	for _, f := range out.Refused {
-		l := later{budget: b.Budget, region: b.Region, n: f.N, each: f.Each, costs: f.Costs, reason: string(f.Reason)}
-		r.callers.refused(k, l, f.Retry, again)
-	}
-}
-
-func (r *protocolRun) refuse(k int, b Batch, reason string, retry int64, again bool) {
-	if b.N > 0 {
-		l := later{budget: b.Budget, region: b.Region, n: b.N, each: b.Cost, costs: slices.Clone(b.Costs), reason: reason}
-		r.callers.refused(k, l, retry, again)
+		over := Batch{Budget: b.Budget, Region: b.Region, N: f.N, Cost: f.Each, Costs: f.Costs}
+		r.callers.Refused(k, over, string(f.Reason), f.Retry, again)
 	}
 }
 

@@ -1,59 +1,54 @@
 package scenario
 
-import "tranche/allocation"
+import (
+	"slices"
 
-// later are requests that were refused and will be made once more.
-type later struct {
-	budget, region int
-	n, each        int64
-	costs          []int64 // nil: all cost each
-	reason         string
-}
+	"tranche/allocation"
+)
 
-func (l later) batch() Batch {
-	return Batch{Budget: l.budget, Region: l.region, N: l.n, Cost: l.each, Costs: l.costs}
-}
-
-// callers are what stands between demand and an engine: they record what is refused, and try once more if the scenario
-// says so.
-type callers struct {
+// Callers stand between demand and an engine: they record what is refused for good, and try once more if the scenario says
+// so.
+type Callers struct {
 	s       Scenario
 	rec     *Recorder
 	seed    uint64
-	tick    allocation.Duration
-	waiting map[int][]later // by tick
+	waiting map[int][]Batch // by tick
 }
 
-func newCallers(s Scenario, rec *Recorder, seed uint64) *callers {
-	return &callers{s: s, rec: rec, seed: seed, tick: s.Tick, waiting: map[int][]later{}}
+// NewCallers makes the callers of a run that rec records.
+func NewCallers(s Scenario, rec *Recorder, seed uint64) *Callers {
+	return &Callers{s: s, rec: rec, seed: seed, waiting: map[int][]Batch{}}
 }
 
-// refused records a refusal, or puts it off: retry is what the answer's Retry-After says, in seconds, 0 for never. As in
-// the real answers, up to a tenth is added, so that not all come back at once. What would come back after the run, and
-// every second try, is refused for good.
-func (c *callers) refused(k int, l later, retry int64, again bool) {
-	at := allocation.Duration(k) * c.tick
+// Refused records a refusal in tick k, or puts it off: retry is what the answer's Retry-After says, in seconds, 0 for
+// never. As in the real answers, up to a tenth is added, so that not all come back at once. What would come back after the
+// run, and every second try, is refused for good.
+func (c *Callers) Refused(k int, b Batch, reason string, retry int64, again bool) {
+	if b.N == 0 {
+		return
+	}
 	if c.s.Refused == RetryOnce && retry > 0 && !again {
-		extra := float64(retry) * 0.1 * float64(mix(c.seed^uint64(k)<<20^uint64(l.region))>>11) / (1 << 53)
+		extra := float64(retry) * 0.1 * float64(mix(c.seed^uint64(k)<<20^uint64(b.Region))>>11) / (1 << 53)
 		wait := int64(float64(retry) + extra + 0.999)
-		due := k + int((wait+int64(c.tick)-1)/int64(c.tick))
-		if due < c.s.Ticks() {
-			c.waiting[due] = append(c.waiting[due], l)
-			c.rec.Retried(l.budget, l.region, l.n)
+		tick := int64(c.s.Tick)
+		if due := k + int((wait+tick-1)/tick); due < c.s.Ticks() {
+			b.Costs = slices.Clone(b.Costs)
+			c.waiting[due] = append(c.waiting[due], b)
+			c.rec.Retried(b.Budget, b.Region, b.N)
 			return
 		}
 	}
-	c.rec.Refused(at, l.budget, l.region, l.reason, l.batch().Units())
+	c.rec.Refused(allocation.Duration(k)*c.s.Tick, b.Budget, b.Region, reason, b.Units())
 }
 
-// due takes what is to be tried again in a tick.
-func (c *callers) due(k int) []later {
+// Due takes what is to be tried again in a tick.
+func (c *Callers) Due(k int) []Batch {
 	list := c.waiting[k]
 	delete(c.waiting, k)
 	return list
 }
 
-// split takes the part of a batch that meets a crashed node. The nodes take turns, so the part is that of each kind.
+// split takes the part of a batch that meets a crashed node.
 func split(b Batch, part float64) (gone, rest Batch) {
 	n := int64(float64(b.N)*part + 0.5)
 	gone, rest = b, b

@@ -67,7 +67,7 @@ func New(cfg Config) *World {
 		o.take(w.coordinator.answer(o.call()), w.now)
 		w.every(w.now, int64(cfg.SyncEvery/time.Microsecond), o.sync)
 	}
-	w.every(w.now, micros, w.background)
+	w.every(w.now, max(micros, int64(cfg.SyncEvery/time.Microsecond)), w.background)
 	return w
 }
 
@@ -102,7 +102,7 @@ func (w *World) Advance(to allocation.Instant) {
 	w.now = end
 }
 
-// background is what the coordinator does by itself each second, while it is there.
+// background is what the coordinator does by itself each second, or as often as it is called, while it is there.
 func (w *World) background() {
 	if w.coordinatorUp() {
 		w.coordinator.tick()
