@@ -202,7 +202,7 @@ func (s *Service) planLedgers(plan *budgetPlan, cur *doc[BudgetDocument]) (later
 		if !ok {
 			return later
 		}
-		l := allocation.OpenLedger(plan.next.Budget, plan.next.Version, periods, members, s.generation(allocation.Ledger{}))
+		l := allocation.OpenLedger(plan.next.Budget, plan.next.Version, periods, s.state.termMembers(plan.next.Budget), s.generation(allocation.Ledger{}))
 		if !room.take(l) {
 			return later
 		}
@@ -253,25 +253,38 @@ func (s *Service) answerBudget(d BudgetDocument) BudgetAnswer {
 		return answer
 	}
 	answer.Warnings = d.Budget.SplitWarnings(answer.Permits)
-	for _, region := range slices.Sorted(maps.Keys(answer.Permits)) {
-		r := s.state.regions[region]
-		if answer.Permits[region] == 0 || r == nil || r.doc == nil {
-			continue
-		}
-		if _, ok := r.holder(); !ok {
-			answer.Warnings = append(answer.Warnings, fmt.Sprintf("region %s has not called yet: its part stays unallocated until it does", region))
-		}
-	}
+	answer.Warnings = append(answer.Warnings, s.neverCalled(d.Budget, answer.Permits)...)
 	if members := s.state.members(); len(members.Draining) > 0 {
 		answer.Warnings = append(answer.Warnings, "draining, and without permits: "+strings.Join(members.Draining, ", "))
 	}
 	return answer
 }
 
-// permits is what each registered region gets of one period once all have called. It asks the ledger itself, so that no
-// second place knows how a limit is split.
+// neverCalled warns of regions that the budget counts on and that have no owner yet.
+func (s *Service) neverCalled(b allocation.Budget, permits map[string]int64) (warnings []string) {
+	for _, r := range s.state.ordered {
+		if _, ok := r.holder(); ok || r.doc == nil || r.doc.value.Draining {
+			continue
+		}
+		_, named := permits[r.name]
+		switch {
+		case b.Allocation.HashOf != "" && !named:
+			warnings = append(warnings, fmt.Sprintf("region %s has not called yet: no instance is at home there in terms that are opened before it does", r.name))
+		case b.Allocation.HashOf != "":
+			warnings = append(warnings, fmt.Sprintf("region %s has not called yet: the instances that are at home there are refused until it does", r.name))
+		case b.Allocation.Region == r.name:
+			warnings = append(warnings, fmt.Sprintf("region %s has not called yet, and is the home of this budget: every request of it is refused until it does", r.name))
+		case permits[r.name] > 0:
+			warnings = append(warnings, fmt.Sprintf("region %s has not called yet: its part stays unallocated until it does", r.name))
+		}
+	}
+	return warnings
+}
+
+// permits is what each region gets of one period once all have called; of a budget at home by hash, each that a term opened
+// now would name. It asks the ledger itself, so that no second place knows how a limit is split.
 func (s *Service) permits(b allocation.Budget) map[string]int64 {
-	m := s.state.members()
+	m := s.state.termMembers(b)
 	m.Holders = nil
 	out := map[string]int64{}
 	for _, region := range m.Regions {

@@ -276,6 +276,23 @@ func (s *state) members() allocation.Members {
 	return m
 }
 
+// termMembers are the members as a new term of the budget names them. Callers that a hash sends to a region without an
+// owner would have no region that can serve them, so such a region takes part in terms that are opened after it called.
+// While no region has called at all, all that are registered are named: otherwise the first would have the whole term.
+//
+// Other policies name a region themselves: its part waits for it, unallocated.
+func (s *state) termMembers(b allocation.Budget) allocation.Members {
+	m := s.members()
+	if b.Allocation.HashOf == "" || len(m.Holders) == 0 {
+		return m
+	}
+	m.Regions = nil
+	for _, h := range m.Holders {
+		m.Regions = append(m.Regions, h.Region)
+	}
+	return m
+}
+
 // opened are the ledgers of a budget whose terms are not over.
 func (s *state) opened(budget string, now allocation.Instant) []*doc[allocation.Ledger] {
 	list := s.terms[budget]

@@ -70,7 +70,7 @@ func (s *Service) openNext(name string, now allocation.Instant) Change {
 	}
 	next := d.value
 	next.OpenedThrough = periods.End()
-	l := allocation.OpenLedger(next.Budget, next.Version, periods, s.state.members(), s.generation(allocation.Ledger{}))
+	l := allocation.OpenLedger(next.Budget, next.Version, periods, s.state.termMembers(next.Budget), s.generation(allocation.Ledger{}))
 	change := Change{Reads: []Item{d.item}, Puts: []Item{put(d.item.Key, next)}}
 	ledgerWrite{after: l}.add(&change)
 	return change
