@@ -115,9 +115,23 @@ func (s *Service) termShares(l allocation.Ledger) TermShares {
 			held *= r.Instances
 		}
 		r.Spendable = max(0, held-r.Spent-r.Reserved)
-		t.Regions = append(t.Regions, r)
+		if r.something() || namedBy(l, al.Region) {
+			t.Regions = append(t.Regions, r)
+		}
 	}
 	return t
+}
+
+// something says whether the row shows more than that the region is there: every holder has an allocation, so that it is
+// told of the term.
+func (r RegionShare) something() bool {
+	return r.Granted != 0 || r.Returned != 0 || r.Target != 0 || r.Spent != 0 || r.Reserved != 0 || r.Overdraft != 0
+}
+
+// namedBy says whether the policy of the term gives the region a part, be it 0.
+func namedBy(l allocation.Ledger, region string) bool {
+	_, weighted := l.Policy.Weights[region]
+	return weighted || l.Policy.Region == region || (l.Policy.HashOf != "" || l.Policy.RegionFrom != "") && slices.Contains(l.Regions, region)
 }
 
 // LedgersPage is raw ledgers as they are stored, for verify.
