@@ -101,7 +101,7 @@ func (o *nodeOptions) check() error {
 	case o.lanes < 1 || o.lanes > 64:
 		return usagef("--lanes %d: use 1 to 64", o.lanes)
 	case o.connections < o.lanes+3:
-		return usagef("--postgres-connections %d: %d lanes need at least %d", o.connections, o.lanes, o.lanes+3)
+		return usagef("--postgres-connections %d: %s at least %d", o.connections, plural(o.lanes, "lane needs", "lanes need"), o.lanes+3)
 	case o.syncEvery < 50*time.Millisecond || o.syncEvery > time.Minute:
 		return usagef("--sync-every %s: use 50ms to 1m", o.syncEvery)
 	case o.retention < time.Minute:

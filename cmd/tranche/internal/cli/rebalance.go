@@ -90,7 +90,7 @@ func (a *App) showMove(r coordinator.RebalanceAnswer) {
 	if r.DryRun {
 		said = "would move"
 	}
-	a.printf("%s %d permits of each period of %s from %s to %s, from %s until %s\n", said, r.Units, r.Budget, r.From, r.To, r.Since, r.Until)
+	a.printf("%s %s of each period of %s from %s to %s, from %s until %s\n", said, counted(r.Units, "permit"), r.Budget, r.From, r.To, r.Since, r.Until)
 	var parts []string
 	for _, region := range slices.Sorted(maps.Keys(r.Targets)) {
 		parts = append(parts, fmt.Sprintf("%s %d", region, r.Targets[region]))

@@ -89,7 +89,7 @@ func parent(use, short, example string, below ...*cobra.Command) *cobra.Command 
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return usagef("`%s` takes %s, not %d arguments", c.CommandPath(), describe(names), len(args))
+			return usagef("`%s` takes %s, not %s", c.CommandPath(), describe(names), counted(len(args), "argument"))
 		}
 		return nil
 	}

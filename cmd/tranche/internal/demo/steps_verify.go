@@ -86,12 +86,13 @@ func (w *world) keep(ctx context.Context) {
 	}
 	node := w.Regions[regionB].Nodes[0]
 	if w.tell.json {
-		w.tell.object("keep", fields{"coordinator": w.admin.Address(), "token": w.AdminToken, "nodes": addresses, "node_token": w.Gateways[edge1]})
+		w.tell.object("keep", fields{"coordinator": w.admin.Address(), "token": w.AdminToken, "nodes": addresses, "node_token": w.Gateways[edge1], "command": tranche()})
 	}
 	w.tell.say("\nIt keeps running until Ctrl-C. The coordinator is at %s, the nodes are at\n  %s\n", w.admin.Address(), strings.Join(addresses, "\n  "))
 	w.tell.say("Ask for a permit:\n  curl -s -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' -H 'Admission-Id: try-1' \\\n    -d '{\"labels\":{\"tenant\":\"%s\"}}' %s/v1/admit\n",
 		w.Gateways[edge1], budgetRequests, node.Address)
-	w.tell.say("Look around:\n  export TRANCHE_COORDINATOR=%s TRANCHE_TOKEN=%s\n  export TRANCHE_NODE=%s TRANCHE_NODE_TOKEN=%s\n  tranche status; tranche budgets shares %s; tranche verify",
-		w.admin.Address(), w.AdminToken, node.Address, w.Gateways[edge1], budgetRequests)
+	command := tranche()
+	w.tell.say("Look around:\n  export TRANCHE_COORDINATOR=%s TRANCHE_TOKEN=%s\n  export TRANCHE_NODE=%s TRANCHE_NODE_TOKEN=%s\n  %s status\n  %s budgets shares %s\n  %s verify",
+		w.admin.Address(), w.AdminToken, node.Address, w.Gateways[edge1], command, command, budgetRequests, command)
 	<-ctx.Done()
 }
