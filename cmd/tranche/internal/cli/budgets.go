@@ -216,47 +216,6 @@ func allBudgets(ctx context.Context, client *api.Client, deleted bool) ([]coordi
 	}
 }
 
-func (a *App) matchCommand() *cobra.Command {
-	c := &cobra.Command{
-		Use: "match LABEL=VALUE…", Short: "Show which budgets a request with these labels would hit", Args: atLeastOne("LABEL=VALUE"),
-		Example: "  tranche budgets match tenant=acme route=/v1/chat",
-		RunE: func(c *cobra.Command, args []string) error {
-			labels, err := pairs("label", args)
-			if err != nil {
-				return err
-			}
-			client, _, err := a.coordinator(c)
-			if err != nil {
-				return err
-			}
-			var m coordinator.MatchAnswer
-			if _, err := client.Do(c.Context(), api.Call{Method: http.MethodPost, Path: "/v1/budgets/match", Body: map[string]any{"labels": labels}}, &m); err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(m)
-			}
-			if len(m.Budgets) == 0 && len(m.Problems) == 0 {
-				a.printf("no budget applies; such a request is refused with no_budget\n")
-			}
-			var rows [][]any
-			for _, b := range m.Budgets {
-				rows = append(rows, []any{b.Budget, b.Instance, b.Limit, b.Unit, b.Window.String(), b.Home})
-			}
-			if len(rows) > 0 {
-				a.table([]string{"budget", "instance", "limit", "unit", "window", "home"}, rows)
-			}
-			for _, p := range m.Problems {
-				a.printf("problem: %s\n", p)
-			}
-			return nil
-		},
-	}
-	a.withCoordinator(c)
-	a.withJSON(c)
-	return c
-}
-
 func (a *App) sharesCommand() *cobra.Command {
 	var all bool
 	c := &cobra.Command{
