@@ -73,6 +73,8 @@ func TestDeployment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Run("too much", func(t *testing.T) { testTooMuch(t, s) })
+	t.Run("unfit node", func(t *testing.T) { testUnfitNode(t, s) })
 	// One folder after the other: when regions come and go, all ledgers follow, and what others rebalanced with them.
 	for _, folder := range []string{"deployment", "members", "partition"} {
 		t.Run(folder, func(t *testing.T) {

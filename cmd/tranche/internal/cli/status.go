@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"tranche/allocation"
 	"tranche/cmd/tranche/internal/api"
 	"tranche/coordinator"
 	"tranche/regional"
@@ -216,9 +217,17 @@ func nodeProblems(s regional.NodeStatus) []coordinator.StatusProblem {
 		list = append(list, coordinator.StatusProblem{Severity: severity, What: what, Next: next})
 	}
 	if s.Stopped != "" {
-		add(coordinator.SeverityCritical, strings.TrimSpace(fmt.Sprintf("the region admits nothing: %s %s", s.Stopped, s.StoppedDetail)), "look at the node's log and at the coordinator: `tranche status`")
+		next := "look at the node's log and at the coordinator: `tranche status`"
+		if s.Stopped == allocation.UnsafeSettings {
+			next = "turn that setting on in the region's Postgres; it goes on by itself"
+		}
+		add(coordinator.SeverityCritical, strings.TrimSpace(fmt.Sprintf("the region admits nothing: %s %s", s.Stopped, s.StoppedDetail)), next)
 	} else if !s.Ready {
 		add(coordinator.SeverityCritical, "the node is not ready: "+strings.Join(s.Reasons, "; "), "look at the region's Postgres and at the node's log")
+	}
+	if strings.Contains(s.Sync.LastError, "status 401") {
+		add(coordinator.SeverityWarning, "the coordinator does not know this region's token: it may be of another deployment, or the token was renewed",
+			"correct the node's --coordinator, or start it with a token that is known there: `tranche regions token "+s.Region+"`")
 	}
 	age := time.Duration(s.Sync.AgeSeconds * float64(time.Second))
 	alone := true
