@@ -92,7 +92,7 @@ func (s *Service) sweep(ctx context.Context) error {
 	var due []Item
 	sorted := sortedRebalances(s.state.rebalances)
 	for i, d := range sorted {
-		if d.value.State == RebalanceDone && (d.value.Ended.Before(before) || i < len(sorted)-maxRebalances) {
+		if d.value.State != RebalanceMoving && (d.value.Ended.Before(before) || i < len(sorted)-maxRebalances) {
 			due = append(due, d.item)
 		}
 	}

@@ -111,27 +111,31 @@ type StatementDocument struct {
 	Shares      []allocation.ShareStatement `json:"shares"`
 }
 
-// Rebalance is a manual move of permits. It is done once the giver holds no more than its target in any of its terms.
+// Rebalance is a manual move of permits. It is done once the giver holds no more than its target in any of its terms. It
+// stands in these terms while the budget's version does and both regions take part; any change of the budget splits all
+// opened terms anew.
 type Rebalance struct {
-	Format int                  `json:"format"`
-	ID     string               `json:"id"`
-	Budget string               `json:"budget"`
-	From   string               `json:"from"`
-	To     string               `json:"to"`
-	Units  int64                `json:"units"` // of each period
-	Terms  []allocation.Instant `json:"terms"`
-	Since  allocation.Instant   `json:"since"` // the first period that it counts for
-	Until  allocation.Instant   `json:"until"` // the end of the last
-	State  string               `json:"state"` // moving, done
-	Made   time.Time            `json:"made"`
-	By     string               `json:"by"`
-	Ended  time.Time            `json:"ended,omitzero"`
+	Format  int                  `json:"format"`
+	ID      string               `json:"id"`
+	Budget  string               `json:"budget"`
+	Version int64                `json:"version,omitempty"` // of the budget, when it was made; 0: not recorded
+	From    string               `json:"from"`
+	To      string               `json:"to"`
+	Units   int64                `json:"units"` // of each period
+	Terms   []allocation.Instant `json:"terms"`
+	Since   allocation.Instant   `json:"since"` // the first period that it counts for
+	Until   allocation.Instant   `json:"until"` // the end of the last
+	State   string               `json:"state"`
+	Made    time.Time            `json:"made"`
+	By      string               `json:"by"`
+	Ended   time.Time            `json:"ended,omitzero"`
 }
 
 // The states of a Rebalance.
 const (
 	RebalanceMoving = "moving"
 	RebalanceDone   = "done"
+	RebalanceUndone = "undone" // before it was done the budget was changed or deleted, or one of the regions drained
 )
 
 // Closing is what remains of a ledger that is over everywhere.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"tranche/allocation"
 )
@@ -49,7 +50,7 @@ func (s *Service) rebalance(ctx context.Context, who actor, q RebalanceRequest, 
 		now := s.instant()
 		d := Rebalance{
 			Format: documentFormat, ID: fmt.Sprintf("%d-%s", s.now().UnixMilli(), s.random.hex(4)), Budget: q.Budget, From: q.From, To: q.To, Units: q.Units,
-			State: RebalanceMoving, Made: s.now().UTC(), By: who.name,
+			Version: s.state.budgets[q.Budget].value.Version, State: RebalanceMoving, Made: s.now().UTC(), By: who.name,
 			Since: writes[0].after.Periods.At(runningIndex(writes[0].after, now)).Start, Until: writes[len(writes)-1].after.Periods.End(),
 		}
 		for _, w := range writes {
@@ -132,19 +133,59 @@ func (s *Service) answerRebalance(d Rebalance, running allocation.Ledger) Rebala
 	a := RebalanceAnswer{Rebalance: d, Targets: map[string]int64{}}
 	for _, al := range running.EntryAt(runningIndex(running, s.instant())).Allocations {
 		a.Targets[al.Region] += al.Target
-		if al.Region == d.From {
+		if al.Region == d.From && d.State == RebalanceMoving {
 			a.Waiting += max(0, al.Held()-al.Target)
 		}
 	}
-	if d.State == RebalanceMoving && a.Waiting > 0 {
+	if why := s.undone(d); why != "" {
+		// What the giver has yet to return is not for this move any more.
+		a.Waiting, a.Notes = 0, append(a.Notes, why+": it does not count any more; move again, or change the weights")
+		return a
+	}
+	if a.Waiting > 0 {
 		if r := s.state.regions[d.From]; r != nil && !r.inContact(s.now(), s.config.ReportUnreachableAfter) {
 			a.Notes = append(a.Notes, fmt.Sprintf("region %s cannot be asked: the move completes only when it is back and has returned", d.From))
 		} else {
 			a.Notes = append(a.Notes, fmt.Sprintf("it completes when %s has returned %d permits of each period, less what it has spent meanwhile", d.From, a.Waiting))
 		}
 	}
-	a.Notes = append(a.Notes, fmt.Sprintf("it counts until %s; later terms are split by the budget's policy again", d.Until))
+	a.Notes = append(a.Notes, fmt.Sprintf("it stands until %s, while the budget is not changed and neither region drains; later terms are split by the budget's policy again", d.Until))
 	return a
+}
+
+// undone says why a move does not count any more: the ledgers followed something that splits them anew, or will in a
+// moment. It is empty while the move counts.
+func (s *Service) undone(d Rebalance) string {
+	b := s.state.budgets[d.Budget]
+	switch {
+	case b == nil || b.value.Deleted:
+		return "the budget was deleted"
+	case d.Version > 0 && b.value.Version != d.Version:
+		return fmt.Sprintf("the budget was changed: it is at version %d, and was at %d", b.value.Version, d.Version)
+	}
+	for _, name := range []string{d.From, d.To} {
+		if r := s.state.regions[name]; r != nil && r.doc != nil && r.doc.value.Draining {
+			return fmt.Sprintf("region %s drains", name)
+		}
+	}
+	return ""
+}
+
+// movedByHand is what rebalances moved in the opened terms, in words: what a change of the budget undoes. Empty: nothing.
+func (s *Service) movedByHand(budget string) string {
+	now := s.instant()
+	for _, l := range s.state.opened(budget, now) {
+		var parts []string
+		for _, al := range l.value.EntryAt(runningIndex(l.value, now)).Allocations {
+			if al.Moved != 0 {
+				parts = append(parts, fmt.Sprintf("%s %+d", al.Region, al.Moved))
+			}
+		}
+		if len(parts) > 0 {
+			return strings.Join(parts, ", ")
+		}
+	}
+	return ""
 }
 
 func (s *Service) rebalanceAnswer(d Rebalance) RebalanceAnswer {
@@ -173,13 +214,14 @@ func sortedRebalances(m map[string]*doc[Rebalance]) []*doc[Rebalance] {
 	})
 }
 
-// finishRebalances notes which moves are complete: in none of its opened terms does the giver hold more than its target.
+// finishRebalances notes which moves are over: undone, or complete, since in none of its opened terms the giver holds more
+// than its target.
 func (s *Service) finishRebalances(ctx context.Context) error {
 	now := s.instant()
 	s.state.mu.Lock()
 	var due []string
 	for _, d := range sortedRebalances(s.state.rebalances) {
-		if d.value.State == RebalanceMoving && !s.stillMoving(d.value, now) {
+		if d.value.State == RebalanceMoving && (s.undone(d.value) != "" || !s.stillMoving(d.value, now)) {
 			due = append(due, d.value.ID)
 		}
 	}
@@ -191,7 +233,10 @@ func (s *Service) finishRebalances(ctx context.Context) error {
 		}
 		next := d.value
 		next.State, next.Ended = RebalanceDone, s.now().UTC()
-		return Change{Reads: []Item{d.item}, Puts: []Item{put(d.item.Key, next), s.auditLine(background, "rebalance.done", next.Budget, nil, next)}}, nil
+		if s.undone(next) != "" {
+			next.State = RebalanceUndone
+		}
+		return Change{Reads: []Item{d.item}, Puts: []Item{put(d.item.Key, next), s.auditLine(background, "rebalance."+next.State, next.Budget, nil, next)}}, nil
 	})
 	return err
 }
