@@ -40,6 +40,7 @@ type checks struct {
 	admissions map[claimKey]*admissionView
 	claims     map[claimKey]*claim
 	byDatabase map[string]*region
+	closed     map[string]allocation.Instant // by region: up to which it ever closed its periods
 	linear     *linear
 	judged     map[int]int
 }
@@ -59,7 +60,7 @@ func newChecks(f *fleet) *checks {
 	c := &checks{
 		fleet: f, ledgers: map[allocation.ShareRef]*ledgerView{}, ends: map[string]allocation.Instant{}, budgets: map[string]*budgetView{},
 		members: map[string]*coordinator.RegionDocument{}, reserved: map[allocation.UsageKey]int64{}, terms: map[allocation.UsageKey]allocation.Instant{},
-		admissions: map[claimKey]*admissionView{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, judged: map[int]int{},
+		admissions: map[claimKey]*admissionView{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, closed: map[string]allocation.Instant{}, judged: map[int]int{},
 	}
 	c.linear = newLinear(c)
 	f.etcd.OnCommit = c.revision
@@ -146,6 +147,28 @@ func (c *checks) budgetChanged(d coordinator.BudgetDocument) {
 	for _, l := range c.ledgers {
 		if l.doc.Budget == name {
 			l.highest = max(l.highest, limit)
+		}
+	}
+}
+
+// restored forgets what etcd is to go on from: it went back, which is the fault of nobody who runs on it. What owners hold
+// is judged against all that was ever granted.
+func (c *checks) restored() {
+	c.number = coordinator.Deployment{}
+	clear(c.ends)
+	for _, v := range c.budgets {
+		v.doc = coordinator.BudgetDocument{}
+	}
+	for _, l := range c.ledgers {
+		l.restored, l.closed = true, false
+	}
+	for _, item := range c.fleet.etcd.Items(coordinator.Root + "deployment") {
+		c.event("deployment", "", coordinator.Event{Item: item})
+	}
+	for _, item := range c.fleet.etcd.Items(coordinator.Root + "budgets/") {
+		d := read[coordinator.BudgetDocument](c, coordinator.Event{Item: item})
+		if v := c.budgets[d.Budget.Name]; v != nil {
+			v.doc = d
 		}
 	}
 }

@@ -11,6 +11,7 @@ func (c *checks) told(cl *claim, r allocation.Request, a *asking) {
 		return
 	}
 	truth := c.admissions[claimKey{cl.region.name, cl.key}]
+	c.judgeReplay(cl, a, truth)
 	if !d.Admitted() {
 		if d.Reason == allocation.AdmissionIDReleased {
 			c.must(truth != nil, 6, "%s: %s is said to be released, and was never known", cl.region.name, cl.key.ID)
@@ -22,6 +23,7 @@ func (c *checks) told(cl *claim, r allocation.Request, a *asking) {
 		return
 	}
 	c.must(!truth.first.Lost, 11, "%s admits %s, and its commit is lost", cl.region.name, cl.key.ID)
+	c.must(cl.region.db.Replicated(truth.first), 11, "%s admits %s, and its commit is not on the synchronous replica", cl.region.name, cl.key.ID)
 	if !d.Replayed {
 		cl.fresh++
 		c.must(cl.fresh == 1, 6, "%s admits %s anew for the second time", cl.region.name, cl.key.ID)
@@ -29,7 +31,7 @@ func (c *checks) told(cl *claim, r allocation.Request, a *asking) {
 	c.must(d.At == truth.now.At && len(d.Budgets) == len(truth.now.Lines), 6, "%s answers %s with an admission of %d in %d budgets, and it is of %d in %d", cl.region.name,
 		cl.key.ID, d.At, len(d.Budgets), truth.now.At, len(truth.now.Lines))
 	if cl.first == nil {
-		cl.first = &d
+		cl.first, cl.firstAt = &d, a.to
 		return
 	}
 	if !cl.region.fleet.retained(cl) {
@@ -50,6 +52,9 @@ func (c *checks) toldOf(cl *claim, r allocation.Request, d allocation.Decision) 
 			c.fail(6, "%s does not know %s any more, which it admitted", cl.region.name, cl.key.ID)
 		}
 		return
+	}
+	if d.State == allocation.StateReleased || d.State == allocation.StateLapsedReleased {
+		cl.released(c.fleet.w.Elapsed())
 	}
 	c.must(truth != nil && truth.now.State == d.State, 11, "%s: %s of %s is answered with %s, and it is not so", cl.region.name, r.Op, cl.key.ID, d.State)
 	if r.Op != allocation.Extend && truth != nil {

@@ -9,12 +9,13 @@ import (
 
 // ledgerView is a ledger as it is, and what it ever was.
 type ledgerView struct {
-	key     string
-	doc     allocation.Ledger
-	highest int64 // the highest limit of the budget since the ledger was opened, by the budget's own document
-	closed  bool
-	stamps  map[allocation.Generation]bool // every generation that it ever had
-	owed    map[owedKey]bool
+	key      string
+	doc      allocation.Ledger
+	highest  int64 // the highest limit of the budget since the ledger was opened, by the budget's own document
+	closed   bool
+	restored bool                           // etcd was restored since it was last written: it may go on from before
+	stamps   map[allocation.Generation]bool // every generation that it ever had
+	owed     map[owedKey]bool
 }
 
 type owedKey struct {
@@ -82,7 +83,7 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 		c.must(next.Periods.End() <= b.doc.OpenedThrough, 10, "the term %s of %s ends after what is opened", ref.Term, ref.Budget)
 		v = &ledgerView{key: key, highest: limit, stamps: map[allocation.Generation]bool{}, owed: map[owedKey]bool{}}
 		c.ledgers[ref] = v
-	} else {
+	} else if !v.restored {
 		c.must(!v.closed, 8, "the ledger of %s, term %s, was closed and is there again", ref.Budget, ref.Term)
 		c.must(next.Generation.Number > v.doc.Generation.Number, 8, "the ledger of %s, term %s, went from generation %s to %s", ref.Budget, ref.Term, v.doc.Generation, next.Generation)
 		c.must(next.Periods.Len() == v.doc.Periods.Len() && next.Periods.End() == v.doc.Periods.End(), 10, "the periods of %s, term %s, changed", ref.Budget, ref.Term)
@@ -91,15 +92,18 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 	if err := next.Conserved(); err != nil {
 		c.fail(1, "%v", err)
 	}
-	c.judgePeriods(ref, v, next, limit)
+	c.judgePeriods(ref, v, next)
 	v.doc = next
 	v.stamps[next.Generation] = true
 	c.linear.limits(ref, next)
 }
 
 // judgePeriods compares every period of a ledger with what it was, and with what its owners hold.
-func (c *checks) judgePeriods(ref allocation.ShareRef, v *ledgerView, next allocation.Ledger, limit int64) {
+func (c *checks) judgePeriods(ref allocation.ShareRef, v *ledgerView, next allocation.Ledger) {
 	old := v.doc
+	if v.restored {
+		old, v.restored = next, false
+	}
 	for i := range cuts(old, next) {
 		e := next.EntryAt(i)
 		period := next.Periods.At(i).Start
@@ -187,7 +191,8 @@ func (c *checks) ledgerClosed(key string) {
 		for _, e := range v.doc.Entries {
 			for _, a := range e.Allocations {
 				if db := c.databaseOf(a.Region); a.Granted > 0 && db != nil && db.Incarnation() == a.Incarnation {
-					c.must(db.ClosedBefore() >= end, 5, "the ledger of %s, term %s, is closed, and %s has closed only what ends before %s", v.doc.Budget, v.doc.Periods.Start(), a.Region, db.ClosedBefore())
+					c.closed[a.Region] = max(c.closed[a.Region], db.ClosedBefore())
+					c.must(c.closed[a.Region] >= end, 5, "the ledger of %s, term %s, is closed, and %s has closed only what ends before %s", v.doc.Budget, v.doc.Periods.Start(), a.Region, c.closed[a.Region])
 				}
 			}
 		}

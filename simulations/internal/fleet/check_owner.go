@@ -23,6 +23,7 @@ func (c *checks) commit(x *ownertwin.Commit) {
 	if r == nil {
 		return
 	}
+	c.closed[r.name] = max(c.closed[r.name], r.db.ClosedBefore())
 	c.judgeShares(r, x)
 	c.judgeCharges(r, x)
 	for _, u := range x.Usage {

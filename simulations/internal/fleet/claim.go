@@ -18,6 +18,8 @@ type claim struct {
 
 	asked    []*asking
 	first    *allocation.Decision // the first admission that somebody was told of
+	firstAt  time.Duration        // when
+	gone     time.Duration        // when somebody was first told that it was given back; 0: nobody was
 	fresh    int                  // admissions that were told, replays aside
 	over     bool                 // it was settled or given back, or that was tried
 	doubtful bool                 // something was lost, or no one knows: it may yet be charged

@@ -54,6 +54,8 @@ func (c *client) run(ctx context.Context) {
 			c.ask(ctx, []*claim{c.claim(allocation.Check)}, allocation.Check)
 		case n < 18:
 			c.batch(ctx)
+		case n < 19 && c.random.IntN(2) == 0:
+			c.overtake(ctx)
 		default:
 			c.again(ctx)
 		}
@@ -106,6 +108,18 @@ func (c *client) admit(ctx context.Context, cl *claim) bool {
 	}
 	c.remember(cl)
 	return false
+}
+
+// overtake gives a reservation back before it is made, as when a release overtakes its reserve on the way.
+func (c *client) overtake(ctx context.Context) {
+	cl := c.claim(allocation.Reserve)
+	r := cl.request(allocation.Release)
+	if d, answered := c.send(ctx, []allocation.Request{r}); answered && d[0].Reason != allocation.OutcomeUnknown {
+		c.fleet.check.toldOf(cl, r, d[0])
+	}
+	if c.admit(ctx, cl) {
+		c.open = append(c.open, cl)
+	}
 }
 
 func (c *client) remember(cl *claim) {

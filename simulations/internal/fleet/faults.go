@@ -20,6 +20,7 @@ type faultPlan struct {
 	atCommit           float64       // the chance that a process crashes around a commit of its own
 	clocks             clockKind     // whose clocks jump: never those of two sides that check each other
 	drift              int64         // parts per million, at most
+	jump               time.Duration // at most; 0: anything
 	watchLag           time.Duration
 	leaderLag          time.Duration
 	replica            bool // databases have a synchronous replica
@@ -90,6 +91,7 @@ type faults struct {
 	plan   faultPlan
 	random *rand.Rand
 	crash  *rand.Rand // of crashes around commits
+	loses  *Expected  // history, in a run of that kind
 	begun  bool
 	over   bool
 	done   map[string]int
@@ -98,8 +100,12 @@ type faults struct {
 func newFaults(f *fleet) *faults {
 	x := &faults{fleet: f, plan: f.plan.faults, random: f.w.Random("faults"), crash: f.w.Random("crash"), done: map[string]int{}}
 	switch f.o.Kind {
+	case KindFaults:
 	case KindCalm:
 		x.plan = faultPlan{weights: make([]int, len(allFaults)), every: time.Hour}
+	default:
+		x.plan = faultPlan{weights: make([]int, len(allFaults)), every: time.Hour}
+		x.loses = expectedOf(f.o.Kind)
 	}
 	return x
 }
@@ -130,6 +136,13 @@ func (x *faults) pairs() (all [][2]*world.Process) {
 // run makes faults until they are over.
 func (x *faults) run() {
 	x.begin()
+	if x.loses != nil {
+		x.fleet.w.After(x.fleet.o.For/3, func() {
+			x.done[x.loses.Name]++
+			x.fleet.w.Trace("fault", x.loses.Name)
+			x.loses.do(x)
+		})
+	}
 	total := 0
 	for _, w := range x.plan.weights {
 		total += w
@@ -336,6 +349,9 @@ func (x *faults) jump() {
 		c = x.replica().process.Clock
 	}
 	d := x.a(time.Second, 10*time.Second, time.Minute, time.Hour, 40*24*time.Hour)
+	if x.plan.jump > 0 {
+		d = x.a(x.plan.jump)
+	}
 	if x.random.IntN(2) == 0 {
 		d = -d
 	}

@@ -58,6 +58,8 @@ type Result struct {
 	Kind      string
 	Plan      string
 	Violation *Violation // the first one; nil: there was none
+	End       string     // one of EndSurvived and its like
+	Stopped   string     // who stopped for good, and why; empty: nobody did
 	Lines     []world.Line
 	Simulated time.Duration
 	Decisions int
@@ -92,6 +94,7 @@ type fleet struct {
 	quiet     bool   // clients stop
 	finishing bool
 	healed    bool
+	gaveUp    string // who stopped for good, in a run that loses history
 	decisions int
 	admitted  int
 	reasons   map[allocation.Reason]int
@@ -119,9 +122,10 @@ type region struct {
 
 // node is one regional process.
 type node struct {
-	process *world.Process
-	region  *region
-	current *regional.Node // of the present life; nil: it has none
+	process  *world.Process
+	region   *region
+	endpoint *ownertwin.Endpoint // where it connects to
+	current  *regional.Node      // of the present life; nil: it has none
 }
 
 // nodeRuntime is a process as a node's runtime: the two packages name the same signal differently.
@@ -138,6 +142,9 @@ func newFleet(o Options) *fleet {
 	}
 	if o.Kind == "" {
 		o.Kind = KindFaults
+	}
+	if !ValidKind(o.Kind) {
+		panic("fleet: no kind of run is called " + o.Kind)
 	}
 	w := world.New(world.Options{Seed: o.Seed, Trace: o.Trace, Ring: max(o.Lines, 512), Switches: o.Switches})
 	f := &fleet{
@@ -197,7 +204,7 @@ func (f *fleet) addRegion(p regionPlan) {
 	r.db.Breaks = f.o.Seams.Breaks
 	r.endpoint = ownertwin.NewEndpoint(r.db)
 	for i := range p.nodes {
-		n := &node{process: f.w.Process(fmt.Sprint(p.name, "/node-", i)), region: r}
+		n := &node{process: f.w.Process(fmt.Sprint(p.name, "/node-", i)), region: r, endpoint: r.endpoint}
 		n.process.OnEnd(func() { n.current = nil })
 		r.nodes = append(r.nodes, n)
 	}
@@ -233,7 +240,7 @@ func (n *node) main(ctx context.Context) {
 	if wrap := f.o.Seams.Coordinator; wrap != nil {
 		way = wrap(name, way)
 	}
-	owner := regional.Owner(ownertwin.NewOwner(r.endpoint, n.process, r.name))
+	owner := regional.Owner(ownertwin.NewOwner(n.endpoint, n.process, r.name))
 	if wrap := f.o.Seams.Owner; wrap != nil {
 		owner = wrap(name, owner)
 	}
@@ -275,6 +282,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	switch {
 	case errors.As(err, &v):
 		result.Violation = v
+		if v.Invariant != 0 {
+			result.End = EndBroke
+		}
 	case err != nil:
 		result.Violation = &Violation{Detail: err.Error(), At: f.w.Elapsed()}
 	case ctx.Err() != nil:
@@ -295,7 +305,13 @@ func (f *fleet) result() *Result {
 	for reason, n := range f.reasons {
 		r.Reasons[string(reason)] = n
 	}
-	r.Periods = f.check.exhausted()
+	r.Periods, r.Stopped, r.End = f.check.exhausted(), f.gaveUp, EndStuck
+	switch {
+	case f.gaveUp != "":
+		r.End = EndStopped
+	case f.healed:
+		r.End = EndSurvived
+	}
 	return r
 }
 
@@ -314,6 +330,13 @@ func (f *fleet) script() {
 	f.faults.heal()
 	out.Sleep(ctx, afterFaults)
 	f.quiet = true
+	if f.faults.loses != nil {
+		if f.gaveUp = f.stopped(); f.gaveUp != "" {
+			f.healed = true
+			f.w.End()
+			return
+		}
+	}
 	f.converge()
 	f.w.End()
 }

@@ -15,10 +15,11 @@ type Focus struct {
 	Lose         float64        // of each link, at most; below 0: nothing is lost, late or repeated
 	Late         float64
 	LateMost     time.Duration
-	AtCommit     float64 // the chance that a process crashes around a commit of its own; below 0: none does
-	Clocks       string  // whose jump: right, nodes, databases, coordinators
-	Drift        int64   // parts per million, at most; below 0: none
-	Replica      bool    // databases have a synchronous replica
+	AtCommit     float64       // the chance that a process crashes around a commit of its own; below 0: none does
+	Jump         time.Duration // of a clock, at most
+	Clocks       string        // whose jump: right, nodes, databases, coordinators
+	Drift        int64         // parts per million, at most; below 0: none
+	Replica      bool          // databases have a synchronous replica
 	Coordinators int
 	Regions      int // at most
 	Nodes        int // of each region
@@ -75,6 +76,7 @@ func (x *Focus) narrowFaults(p *faultPlan) {
 	if set(&p.atCommit, x.AtCommit); x.AtCommit < 0 {
 		p.atCommit = 0
 	}
+	set(&p.jump, x.Jump)
 	if kind, named := clockKinds[x.Clocks]; named {
 		p.clocks = kind
 	}

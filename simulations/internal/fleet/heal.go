@@ -14,6 +14,10 @@ import (
 // healWithin bounds how long everything takes to come right once all faults are over and no client asks any more.
 const healWithin = 90 * time.Second
 
+// closedAhead is how far an owner may have closed periods ahead of time: what clocks that drift make of a run, while only
+// one of the two clocks that close a period is ever wrong.
+const closedAhead = 20
+
 // converge waits until nothing is missing any more, and then probes and closes the books.
 func (f *fleet) converge() {
 	out := f.w.Outside()
@@ -25,6 +29,13 @@ func (f *fleet) converge() {
 			break
 		}
 		out.Sleep(ctx, 500*time.Millisecond)
+	}
+	if wrong := f.misstated(); len(wrong) > 0 {
+		f.check.fail(1, "%s after all faults are over: %s", healWithin, wrong[0])
+		return
+	}
+	for _, r := range f.regions {
+		f.check.must(r.db.ClosedBefore() <= allocation.At(f.w.Now())+closedAhead, 10, "%s has closed all that ends before %s", r.name, r.db.ClosedBefore())
 	}
 	if len(missing) > 0 {
 		f.check.fail(0, "still missing %s after all faults are over: %s", healWithin, strings.Join(missing[:min(5, len(missing))], "; "))
@@ -84,6 +95,7 @@ func (f *fleet) missing() (list []string) {
 	for _, ref := range f.check.openLedgers() {
 		f.missingOfLedger(ref, now, say)
 	}
+	list = append(list, f.misstated()...)
 	return list
 }
 

@@ -1,7 +1,231 @@
 package fleet
 
+import (
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"time"
+
+	"tranche/allocation"
+	"tranche/coordinator"
+	"tranche/simulations/internal/etcdtwin"
+	"tranche/simulations/internal/ownertwin"
+)
+
 // The kinds of runs in which everything must hold.
 const (
 	KindFaults = "faults" // everything that a service must survive
 	KindCalm   = "calm"   // nothing goes wrong
 )
+
+// The ways in which a run of a named expected failure ends.
+const (
+	EndSurvived = "survived" // all held, and all came right again
+	EndStopped  = "stopped"  // all held, and somebody stopped for good rather than to go on
+	EndBroke    = "broke"    // an invariant did not hold
+	EndStuck    = "stuck"    // all held, and something never came right
+)
+
+// Expected is a named expected failure: a fault that loses history, for which today's code has no full answer. It is run
+// and shown, so that nobody takes silence for safety.
+type Expected struct {
+	Name string
+	What string // is done, in words
+	Why  string // it is expected to end as it does
+	Ends []string
+	// Breaks are the invariants that it may break, where it may break any.
+	Breaks []int
+	do     func(x *faults)
+}
+
+// ExpectedFailures are all of them, in order.
+func ExpectedFailures() []Expected { return slices.Clone(expectedFailures) }
+
+// ValidKind says whether a run may be of a kind: of one in which all must hold, or of a named expected failure.
+func ValidKind(kind string) bool {
+	return kind == KindFaults || kind == KindCalm || expectedOf(kind) != nil
+}
+
+func expectedOf(kind string) *Expected {
+	for i := range expectedFailures {
+		if expectedFailures[i].Name == kind {
+			return &expectedFailures[i]
+		}
+	}
+	return nil
+}
+
+const (
+	whyNode = "nodes compare their marks and stop; one that starts anew knows none, and may spend until the next call of the region is refused"
+	whyEtcd = "replicas compare their marks and stop; one that starts anew knows none, and owners refuse only what contradicts what they stored"
+)
+
+// lossy is what may break where a database lost commits, or runs twice.
+var lossy = []int{2, 3, 4, 5, 6, 7, 8, 9, 11}
+
+var anyEnd = []string{EndSurvived, EndStopped, EndBroke, EndStuck}
+
+var expectedFailures []Expected
+
+func init() { expectedFailures = expectedList() } // they call what looks them up
+
+func expectedList() []Expected {
+	return []Expected{
+		{
+			Name: "restore-logically", What: "pg_restore --clean under running nodes, from a backup of 10 s before", Why: whyNode,
+			Ends: anyEnd, Breaks: lossy, do: restoreBy(func(db *ownertwin.Database, b ownertwin.Backup) { db.RestoreLogically(b) }),
+		},
+		{
+			Name: "restore-physically", What: "the database is recovered from a base backup of 10 s before, on a new timeline",
+			Why: "its home is another: the region is refused at its next call, and its nodes stop by their marks", Ends: anyEnd, Breaks: lossy,
+			do: restoreBy(func(db *ownertwin.Database, b ownertwin.Backup) { db.RestorePhysically(b) }),
+		},
+		{
+			Name: "restore-copy", What: "the database's files are put back as they were 10 s before: same system, same timeline", Why: whyNode,
+			Ends: anyEnd, Breaks: lossy, do: restoreBy(func(db *ownertwin.Database, b ownertwin.Backup) { db.RestoreCopy(b) }),
+		},
+		{
+			Name: "unsafe-crash", What: "a crash loses the last acknowledged commits: fsync was off, or a disk lied", Why: whyNode,
+			Ends: anyEnd, Breaks: lossy, do: func(x *faults) { x.victim().db.LoseTail(1 + x.random.IntN(30)) },
+		},
+		{
+			Name: "failover-lossy", What: "a replica that lacks the last commits becomes the primary", Why: "its timeline is another: the region is refused at its next call",
+			Ends: anyEnd, Breaks: lossy, do: func(x *faults) { x.victim().db.Failover(1 + x.random.IntN(30)) },
+		},
+		{
+			Name: "failover-lossless", What: "a replica that lacks nothing becomes the primary",
+			Why: "the recorded home does not change by itself yet: a safe stop, although nothing was lost", Ends: []string{EndStopped, EndStuck, EndBroke}, Breaks: []int{3},
+			do: func(x *faults) { x.victim().db.Failover(0) },
+		},
+		{
+			Name: "local-commit-lost", What: "a synchronous replica does not answer, waits for it are cancelled, and then it becomes the primary",
+			Why: "a commit with a remark is an unknown outcome, so nobody was told; the timeline is another", Ends: []string{EndStopped, EndStuck, EndBroke}, Breaks: []int{3, 4, 8},
+			do: func(x *faults) {
+				db := x.victim().db
+				db.SetReplica(true, true)
+				db.CancelReplicaWaits(true)
+				x.fleet.w.After(2*time.Second, func() {
+					db.CancelReplicaWaits(false)
+					db.FailoverSynchronous()
+					db.SetReplica(false, false)
+				})
+			},
+		},
+		{
+			Name: "clone-behind-a-pooler", What: "a copy of a region's database starts beside it, and its address leads to the copy from then on",
+			Why: "the copy has all marks and the same home: what was committed after the copy is found missing by the nodes that made it", Ends: anyEnd, Breaks: lossy,
+			do: func(x *faults) { x.clone(true) },
+		},
+		{
+			Name: "clone-both-running", What: "a copy of a region's database starts beside it, and one of its nodes works on the copy",
+			Why: "marks of two databases are mixed in one contact: refused as soon as one of them calls with fewer", Ends: anyEnd, Breaks: lossy,
+			do: func(x *faults) { x.clone(false) },
+		},
+		{
+			Name: "etcd-restored", What: "etcd is restored from a snapshot of 10 s before", Why: whyEtcd, Ends: anyEnd, Breaks: []int{1, 2, 3, 4, 5, 8, 10},
+			do: etcdBack(1, 0),
+		},
+		{
+			Name: "etcd-restored-twice", What: "etcd is restored twice from one snapshot", Why: whyEtcd, Ends: anyEnd, Breaks: []int{1, 2, 3, 4, 5, 8, 10},
+			do: etcdBack(2, 0),
+		},
+		{
+			Name: "etcd-restored-bumped", What: "etcd is restored with its revision bumped, which hides the step back", Why: whyEtcd, Ends: anyEnd,
+			Breaks: []int{1, 2, 3, 4, 5, 8, 10}, do: etcdBack(1, 1_000_000),
+		},
+		{
+			Name: "etcd-empty", What: "etcd is replaced by an empty one", Why: "it is another deployment: regions refuse it, and go on alone until their terms are over",
+			Ends: []string{EndStopped, EndStuck, EndBroke}, Breaks: []int{1, 3, 8}, do: func(x *faults) { x.back(etcdtwin.Empty(), 0) },
+		},
+	}
+}
+
+// victim is a region that has something to lose.
+func (x *faults) victim() *region {
+	var started []*region
+	for _, r := range x.fleet.regions {
+		if r.started {
+			started = append(started, r)
+		}
+	}
+	return started[x.random.IntN(len(started))]
+}
+
+// restoreBy takes a backup, and brings it back 10 s later. Some nodes start anew at about that time: they know no marks.
+func restoreBy(restore func(db *ownertwin.Database, b ownertwin.Backup)) func(x *faults) {
+	return func(x *faults) {
+		db := x.victim().db
+		b := db.Backup()
+		x.fleet.w.After(10*time.Second, func() {
+			restore(db, b)
+			x.restarts()
+		})
+	}
+}
+
+func etcdBack(times int, bump int64) func(x *faults) {
+	return func(x *faults) {
+		s := x.fleet.etcd.Snapshot()
+		for i := range times {
+			x.fleet.w.After(time.Duration(i+1)*10*time.Second, func() {
+				x.back(s, bump)
+			})
+		}
+	}
+}
+
+func (x *faults) back(s etcdtwin.Snapshot, bump int64) {
+	x.fleet.etcd.Restore(s, bump)
+	x.fleet.check.restored()
+	x.restarts()
+}
+
+// restarts crashes some processes, so that they go on without memory.
+func (x *faults) restarts() {
+	for _, p := range x.services() {
+		if x.random.IntN(3) == 0 {
+			x.fleet.w.After(time.Duration(x.random.IntN(1500))*time.Millisecond, p.Crash)
+		}
+	}
+}
+
+// clone copies a region's database while it runs.
+func (x *faults) clone(all bool) {
+	r := x.victim()
+	c := r.db.Clone(x.fleet.w, r.name+"/pg-copy")
+	x.fleet.check.byDatabase[c.Name()] = r
+	x.fleet.w.After(time.Duration(1+x.random.IntN(3000))*time.Millisecond, func() {
+		if all {
+			r.endpoint.Point(c)
+			return
+		}
+		n := r.nodes[0]
+		n.endpoint = ownertwin.NewEndpoint(c)
+		n.process.Crash()
+	})
+}
+
+// stopped says whether somebody has stopped for good rather than to go on.
+func (f *fleet) stopped() string {
+	for _, r := range f.regions {
+		if why, detail := r.db.Stopped(); why != "" {
+			return r.name + ": " + string(why) + ": " + detail
+		}
+		for _, n := range r.nodes {
+			if n.current != nil && n.current.Status().Stopped == allocation.HistoryLost {
+				return n.process.Name() + ": " + string(allocation.HistoryLost)
+			}
+		}
+	}
+	for _, c := range f.replicas {
+		if c.handler == nil {
+			continue
+		}
+		w := httptest.NewRecorder()
+		c.handler.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
+		if strings.Contains(w.Body.String(), coordinator.ErrHistoryLost.Error()) {
+			return c.process.Name() + ": etcd lost history"
+		}
+	}
+	return ""
+}

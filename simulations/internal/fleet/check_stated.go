@@ -1,0 +1,57 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"tranche/allocation"
+	"tranche/coordinator"
+)
+
+// counts is what was done with the permits of one period, over all instances of a template.
+type counts struct{ spent, reserved, overdraft int64 }
+
+type statedKey struct {
+	region, budget string
+	period         allocation.Instant
+	class          allocation.Class
+}
+
+// misstated compares what the coordinator has written down of every owner's counters with the counters, in the terms that
+// are open: what is reported as spent, reserved and stranded rests on it (invariant 1). Statements are late by design, so
+// that only counts once all faults are over and everything stands still.
+func (f *fleet) misstated() (list []string) {
+	stated := map[statedKey]counts{}
+	for _, item := range f.etcd.Items(coordinator.Root + "statements/") {
+		var d coordinator.StatementDocument
+		if json.Unmarshal(item.Value, &d) != nil || d.Trimmed {
+			continue
+		}
+		for _, sh := range d.Shares {
+			for _, u := range sh.Usage {
+				stated[statedKey{d.Region, sh.Budget, u.Period, u.Class}] = counts{u.Spent, u.Reserved, u.Overdraft}
+			}
+		}
+	}
+	for _, ref := range f.check.openLedgers() {
+		for _, r := range f.regions {
+			for _, k := range r.db.Keys(ref) {
+				at := statedKey{r.name, ref.Budget, k.Period, k.Class}
+				if truth := r.counted(ref, k); stated[at] != truth {
+					list = append(list, fmt.Sprintf("%s, period %s: %s has %+v, and the coordinator has written down %+v", ref.Budget, k.Period, r.name, truth, stated[at]))
+				}
+			}
+		}
+	}
+	return list
+}
+
+// counted sums the rows of a period and class.
+func (r *region) counted(ref allocation.ShareRef, of allocation.UsageKey) (sum counts) {
+	for _, k := range r.db.Keys(ref) {
+		if u, ok := r.db.Usage(k); ok && k.Period == of.Period && k.Class == of.Class {
+			sum.spent, sum.reserved, sum.overdraft = sum.spent+u.Spent, sum.reserved+u.Reserved, sum.overdraft+u.Overdraft
+		}
+	}
+	return sum
+}
