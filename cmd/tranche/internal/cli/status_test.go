@@ -22,12 +22,14 @@ func TestNodeProblems(t *testing.T) {
 		"in contact":         {regional.NodeStatus{Sync: heard}, "1 s ago", nil},
 		"another node calls": {regional.NodeStatus{Sync: regional.SyncStatus{AgeSeconds: 1, EvidenceAgeSeconds: &second}}, "not by this node; the region heard 1 s ago", nil},
 		"just started, nobody there": {
-			regional.NodeStatus{Sync: regional.SyncStatus{AgeSeconds: 1, EvidenceAgeSeconds: &second, LastError: "refused"}}, "never: refused",
+			regional.NodeStatus{Sync: regional.SyncStatus{AgeSeconds: 1, EvidenceAgeSeconds: &second, LastError: "refused"}},
+			"never: refused",
 			[]string{"warning", "has not reached a coordinator since it started"},
 		},
 		"first start, nobody there": {regional.NodeStatus{}, "never", []string{"warning", "no coordinator was heard of yet"}},
 		"long alone, and over": {
-			regional.NodeStatus{Sync: regional.SyncStatus{AgeSeconds: 60}, Runway: over}, "never",
+			regional.NodeStatus{Sync: regional.SyncStatus{AgeSeconds: 60}, Runway: over},
+			"never",
 			[]string{"warning", "last heard 1 min 0 s ago", "critical", "budget acme/requests is refused here (no_allocation)"},
 		},
 		"a window that is over": {regional.NodeStatus{Sync: heard, Runway: over}, "1 s ago", []string{"note", "budget acme/requests is refused here"}},

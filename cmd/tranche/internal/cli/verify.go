@@ -177,7 +177,7 @@ func (a *App) readings(parts []books.Part) {
 		text := "not told"
 		switch {
 		case told && age == 0:
-			text = "at once"
+			text = "when asked"
 		case told:
 			text = ago(age)
 		}

@@ -50,7 +50,7 @@ func TestVerifyTellsTheAge(t *testing.T) {
 		})
 	}
 	text := show()
-	wants(t, strings.Join(strings.Fields(text), " "), "ledgers http://c 57 40 ms ago", "owner of a http://a 57 at once", "ledgers again http://c 58 not told", "the account adds up: 0 lines")
+	wants(t, strings.Join(strings.Fields(text), " "), "ledgers http://c 57 40 ms ago", "owner of a http://a 57 when asked", "ledgers again http://c 58 not told", "the account adds up: 0 lines")
 	if strings.Contains(text, "warning") {
 		t.Errorf("fresh ledgers are warned of:\n%s", text)
 	}
