@@ -74,7 +74,10 @@ type Delay struct {
 }
 
 // spending is what was admitted in one period, by everybody.
-type spending struct{ spent, highest, over, lowered int64 }
+type spending struct {
+	allocation.Period
+	spent, highest, over, lowered int64
+}
 
 // Recorder makes a Series. Times are seconds since the start.
 type Recorder struct {
@@ -167,11 +170,11 @@ func (r *Recorder) Admitted(at allocation.Duration, budget, region int, requests
 	p := b.periods[int64(period)]
 	if p == nil {
 		p = &spending{}
+		p.Period, _ = r.s.Budgets[budget].Window.PeriodAt(period)
 		b.periods[int64(period)] = p
 	}
 	p.spent += units
-	running, _ := r.s.Budgets[budget].Window.PeriodAt(period)
-	limit := r.s.highest(r.s.Budgets[budget], running, r.s.Start+allocation.Instant(at))
+	limit := r.s.highest(r.s.Budgets[budget], p.Period, r.s.Start+allocation.Instant(at))
 	p.highest = max(p.highest, promised, limit)
 	over := max(0, p.spent-p.highest)
 	lowered := max(0, min(p.spent, p.highest)-limit)

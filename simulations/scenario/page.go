@@ -166,7 +166,7 @@ func (v view) incidents() []pageIncident {
 		if x.Budget != v.r.Declared[v.budget].Name {
 			continue
 		}
-		i := pageIncident{Head: fmt.Sprintf("%s–%s: %s", clock(x.At), clock(x.Until), x.Says)}
+		i := pageIncident{Head: x.when() + ": " + x.Says}
 		for _, p := range x.Designs {
 			if p.Design == NamePossible {
 				continue
@@ -183,6 +183,15 @@ func (v view) incidents() []pageIncident {
 		out = append(out, i)
 	}
 	return out
+}
+
+// when tells how long it lasted, and how long it was felt if that was longer.
+func (x Incident) when() string {
+	text := clock(x.At) + "–" + clock(x.Until)
+	if x.Felt > x.Until {
+		text += ", felt until " + clock(x.Felt)
+	}
+	return text
 }
 
 func merged(a, b map[string]int64) map[string]int64 {

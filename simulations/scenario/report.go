@@ -173,7 +173,10 @@ func (e Event) says() string {
 		}
 		return "the database of " + e.Region + " is lost"
 	case NodeCrash:
-		return fmt.Sprintf("%d of the nodes of %s crash", e.Nodes, e.Region)
+		if e.Nodes == 1 {
+			return "a node of " + e.Region + " crashes"
+		}
+		return fmt.Sprintf("%d nodes of %s crash", e.Nodes, e.Region)
 	case ChangeBudget:
 		var parts []string
 		if e.Limit != nil {

@@ -3,8 +3,6 @@ package scenario
 import (
 	"maps"
 	"slices"
-
-	"tranche/allocation"
 )
 
 // Summary is one design's result for one budget. Numbers are units of the budget unless they say otherwise.
@@ -140,73 +138,4 @@ func percentile(of map[int64]int64, p int64) int64 {
 		}
 	}
 	return 0
-}
-
-// Incident is what one lasting event cost, in each design.
-type Incident struct {
-	Event   string              `json:"event"`
-	Says    string              `json:"says"`
-	Region  string              `json:"region,omitempty"` // that it hits; none: all
-	At      allocation.Duration `json:"at_s"`
-	Until   allocation.Duration `json:"until_s"`
-	Budget  string              `json:"budget"`
-	Designs []IncidentPart      `json:"designs"`
-}
-
-// IncidentPart is one design's part of it, from the step in which the event begins to that in which it ends.
-type IncidentPart struct {
-	Design    string `json:"design"`
-	There     Served `json:"there"` // in the region that is hit
-	Elsewhere Served `json:"elsewhere"`
-	Stranded  int64  `json:"stranded_most"`
-	Over      int64  `json:"over_admitted"`
-}
-
-// Served is what became of demand.
-type Served struct {
-	Demanded  int64            `json:"demanded"`
-	Admitted  int64            `json:"admitted"`
-	Refused   int64            `json:"refused"`
-	RefusedBy map[string]int64 `json:"refused_by_reason"`
-}
-
-func (s *Served) add(t Totals) {
-	s.Demanded += t.Demanded
-	s.Admitted += t.Admitted
-	s.Refused += t.Refused
-	for reason, n := range t.RefusedBy {
-		if s.RefusedBy == nil {
-			s.RefusedBy = map[string]int64{}
-		}
-		s.RefusedBy[reason] += n
-	}
-}
-
-func (r *Report) incidents(s Scenario) []Incident {
-	var all []Incident
-	for _, e := range s.Events {
-		if !e.lasts() {
-			continue
-		}
-		from, to := int(e.At/s.Step), int((e.Until+s.Step-1)/s.Step)
-		for b := range s.Budgets {
-			x := Incident{Event: e.Kind, Says: e.says(), Region: e.Region, At: e.At, Until: e.Until, Budget: s.Budgets[b].Name}
-			for d := range r.Series {
-				bs := &r.Series[d].Budgets[b]
-				p := IncidentPart{Design: r.Series[d].Name, Over: sum(bs.Over[from:to])}
-				for i := range bs.Regions {
-					t := bs.Regions[i].totals(from, to)
-					if e.Region == "" || bs.Regions[i].Region == e.Region {
-						p.There.add(t)
-						p.Stranded += t.StrandedMost
-					} else {
-						p.Elsewhere.add(t)
-					}
-				}
-				x.Designs = append(x.Designs, p)
-			}
-			all = append(all, x)
-		}
-	}
-	return all
 }

@@ -64,7 +64,7 @@ func orNothing(n int64, unit string) string {
 
 // during tells one incident.
 func (v view) during(x Incident, ours, home IncidentPart) string {
-	text := fmt.Sprintf("While %s (%s–%s)", x.Says, clock(x.At), clock(x.Until))
+	text := fmt.Sprintf("While %s (%s)", x.Says, x.when())
 	if x.Region == "" {
 		return text + fmt.Sprintf(", Tranche admitted %s of demand%s; the %s %s.", percentOf(ours.There.Admitted, ours.There.Demanded),
 			because(ours.There), v.r.HomeName(), percentOf(home.There.Admitted, home.There.Demanded))

@@ -49,6 +49,7 @@ const (
 	below       = 26
 	mostPoints  = 360
 	labelHeight = 11
+	letter      = 5.2 // width of one in a label, about
 )
 
 // Max is the highest value that the chart shows: for charts that share a scale.
@@ -158,7 +159,7 @@ func (k *canvas) spans() {
 			num(a), above, num(b-a), height-above-below, html.EscapeString(s.Label))
 		// A label that would leave the picture stands before the end of its stretch.
 		at, anchor := a+3, "start"
-		if a > k.width*0.6 {
+		if long := letter * float64(len([]rune(s.Label))); at+long > k.width && b-3-long > left {
 			at, anchor = b-3, "end"
 		}
 		fmt.Fprintf(k, `<text class="s" x="%s" y="%d" text-anchor="%s">%s</text>`,
