@@ -7,9 +7,9 @@ type Incident struct {
 	Event   string              `json:"event"`
 	Says    string              `json:"says"`
 	Region  string              `json:"region,omitempty"` // that it hits; none: all
-	At      allocation.Duration `json:"at_s"`
-	Until   allocation.Duration `json:"until_s"`
-	Felt    allocation.Duration `json:"felt_until_s"` // later than Until where a database came back empty: see felt
+	At      allocation.Duration `json:"at"`
+	Until   allocation.Duration `json:"until"`
+	Felt    allocation.Duration `json:"felt_until"` // later than Until where a database came back empty: see felt
 	Budget  string              `json:"budget"`
 	Designs []IncidentPart      `json:"designs"`
 }

@@ -50,13 +50,13 @@ type ReportRegion struct {
 	To              map[string]int64 `json:"to_us"`         // to each other region
 }
 
-// ReportEvent is an event of the timeline; times are seconds since the start.
+// ReportEvent is an event of the timeline; times are since the start, like 1h15m.
 type ReportEvent struct {
 	Event  string              `json:"event"`
 	Region string              `json:"region,omitempty"`
 	Budget string              `json:"budget,omitempty"`
-	At     allocation.Duration `json:"at_s"`
-	Until  allocation.Duration `json:"until_s,omitempty"`
+	At     allocation.Duration `json:"at"`
+	Until  allocation.Duration `json:"until,omitempty"`
 	Says   string              `json:"says"` // in words
 }
 
