@@ -127,5 +127,5 @@ func (c Contradiction) next() string {
 	if c.Other {
 		return "stop the nodes of the database that does not belong there; the recorded one goes on"
 	}
-	return "see the runbook on lost history"
+	return "stop the nodes of the database that is not known; see 'a wrong database' in deploy/docs/failures.md"
 }

@@ -92,7 +92,7 @@ func asProblem(err error) *Problem {
 	case errors.Is(err, ErrUnknownOutcome):
 		return problem(http.StatusServiceUnavailable, CodeOutcomeUnknown, ErrUnknownOutcome.Error(), lookFirst)
 	case errors.Is(err, ErrHistoryLost):
-		return problem(http.StatusServiceUnavailable, CodeUnavailable, ErrHistoryLost.Error(), "ask another coordinator; see the runbook on a restored etcd")
+		return problem(http.StatusServiceUnavailable, CodeUnavailable, ErrHistoryLost.Error(), "ask another coordinator; see 'restored from a backup' in deploy/docs/failures.md")
 	case errors.Is(err, ErrConflict):
 		return problem(http.StatusServiceUnavailable, CodeUnavailable, "others kept changing the same documents; nothing was changed", "try again")
 	case errors.Is(err, ErrUnavailable):

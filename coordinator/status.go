@@ -95,7 +95,7 @@ func (s *Service) status(ctx context.Context) (Status, error) {
 		add(SeverityCritical, "look at the etcd members", "etcd was last read %s ago: nothing can be granted or changed", time.Duration(st.EvidenceAge)*time.Millisecond)
 	}
 	if s.commits.Lost() {
-		add(SeverityCritical, "stop this coordinator and see the runbook on a restored etcd", "%s", s.commits.LostDetail())
+		add(SeverityCritical, "stop this coordinator; recovery is not there yet: do not restore etcd, see 'restored from a backup' in deploy/docs/failures.md", "%s", s.commits.LostDetail())
 	}
 	s.mu.Lock()
 	st.Leading = s.leading
@@ -135,7 +135,7 @@ func (s *Service) fillStatus(st *Status, add addStatus) {
 		}
 	}
 	if st.Behind > 0 {
-		add(SeverityNote, "it goes on by itself", "%d ledgers have yet to follow their budget or the regions", st.Behind)
+		add(SeverityNote, "it goes on by itself", "ledgers that have yet to follow their budget or the regions: %d", st.Behind)
 	}
 	st.Above80, st.Overcommitted = s.uses()
 	for _, u := range st.Overcommitted {
