@@ -251,11 +251,11 @@ func resets(until, now Instant) int64 {
 func detail(b BudgetDecision, line Line) string {
 	switch b.Reason {
 	case RegionShareSpent:
-		return fmt.Sprintf("this region's share of %s is %d %s in this period; %d can still be spent, %d were asked for", line.Key(), b.Share, b.Unit, b.Remaining, b.Requested)
+		return fmt.Sprintf("this region's share of %s is %d %s in this period; %d can still be spent, and the request asks for %d", line.Key(), b.Share, b.Unit, b.Remaining, b.Requested)
 	case CeilingReached, CapacityStranded:
 		return fmt.Sprintf("%s allows %d %s in this period", line.Key(), b.Limit, b.Unit)
 	case CostExceedsLimit:
-		return fmt.Sprintf("%s allows %d %s in a whole period; %d were asked for", line.Key(), b.Limit, b.Unit, b.Requested)
+		return fmt.Sprintf("%s allows %d %s in a whole period; the request asks for %d", line.Key(), b.Limit, b.Unit, b.Requested)
 	case NotHome:
 		if line.Home == "" {
 			return line.Key() + " has no home: the label that names it names no region of the term"
