@@ -2,6 +2,7 @@ package simulations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -123,6 +124,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return r.snapshot(), r.err
 }
 
+// Check says what is wrong with the options, or nil.
+func (o Options) Check() error { return o.complete() }
+
 func (o *Options) complete() error {
 	if o.Kind == "" {
 		o.Kind = KindFaults
@@ -131,7 +135,7 @@ func (o *Options) complete() error {
 		return fmt.Errorf("there is no kind of run %q; use one of %v", o.Kind, Kinds())
 	}
 	if o.Runs < 0 || o.For < 0 || o.Within < 0 {
-		return fmt.Errorf("runs, durations and bounds are not negative")
+		return errors.New("runs, durations and bounds are not negative")
 	}
 	if o.Runs == 0 && o.Within == 0 {
 		o.Runs = 1
