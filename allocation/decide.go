@@ -229,12 +229,13 @@ func (l *Locked) spentReason(u *Usage, line Line, limit int64) Reason {
 		return CeilingReached
 	}
 	e, known := l.Elsewhere[line.UsageKey.Budget]
+	free := saturated(u.Spendable(limit), saturated(e.Unallocated, e.Spendable))
 	switch {
-	case !known || e.Period != line.Period || e.Unallocated > 0 || e.Spendable > 0:
+	case !known || e.Period != line.Period || line.Cost <= free:
 		return RegionShareSpent
-	case e.Stranded > 0:
+	case line.Cost-free <= e.Stranded:
 		return CapacityStranded
-	case u.Reserved > 0 || e.Reserved > 0:
+	case line.Cost-free <= saturated(e.Stranded, saturated(u.Reserved, e.Reserved)):
 		return RegionShareSpent
 	}
 	return CeilingReached
