@@ -3,6 +3,7 @@ module tranche
 go 1.26.0
 
 require (
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/dunglas/httpsfv v1.1.2
 	github.com/goccy/go-yaml v1.19.2
 	github.com/google/uuid v1.6.0

@@ -95,7 +95,6 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 	c.judgePeriods(ref, v, next)
 	v.doc = next
 	v.stamps[next.Generation] = true
-	c.linear.limits(ref, next)
 }
 
 // judgePeriods compares every period of a ledger with what it was, and with what its owners hold.

@@ -13,6 +13,7 @@ type Focus struct {
 	Faults       map[string]int // by name: how likely each is beside the others; none of the rest happens
 	Every        time.Duration  // the longest pause between two faults
 	Lose         float64        // of each link, at most; below 0: nothing is lost, late or repeated
+	Repeat       float64
 	Late         float64
 	LateMost     time.Duration
 	AtCommit     float64       // the chance that a process crashes around a commit of its own; below 0: none does
@@ -71,6 +72,7 @@ func (x *Focus) narrowFaults(p *faultPlan) {
 	if set(&p.lose, x.Lose); x.Lose < 0 {
 		p.lose, p.late, p.repeat = 0, 0, 0
 	}
+	set(&p.repeat, x.Repeat)
 	set(&p.late, x.Late)
 	set(&p.lateMost, x.LateMost)
 	if set(&p.atCommit, x.AtCommit); x.AtCommit < 0 {

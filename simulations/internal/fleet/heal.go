@@ -49,6 +49,7 @@ func (f *fleet) converge() {
 		}
 	}
 	f.check.ghosts()
+	f.check.linear.judge()
 	f.healed = true
 }
 
