@@ -317,6 +317,7 @@ func (b *batch) insertIDs(x *transaction, list []*allocation.Admission) error {
 		return err
 	}
 	table := b.open
+	x.into = table
 	for _, a := range sortedIDs(list) {
 		if err := x.take(idLock(table, a.IDKey), false); err != nil {
 			return err

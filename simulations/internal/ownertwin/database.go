@@ -112,6 +112,7 @@ func (db *Database) flush(x *transaction) *entry {
 	c := x.record
 	c.Database, c.Line, c.Process, c.What, c.At = db.name, db.line, x.client.Name(), x.what, db.world.Elapsed()
 	c.Incarnation = db.tables.owner.incarnation
+	c.IntoClosed = len(c.Inserted) > 0 && db.tables.idTables[x.into].state != "open"
 	e := &entry{writes: x.writes, commit: &c, line: db.line, waiting: true, replica: db.SyncReplica && !db.ReplicaAway}
 	db.flushed = append(db.flushed, e)
 	db.kept[e] = true

@@ -29,6 +29,7 @@ type transaction struct {
 	places  map[allocation.IDKey]int                 // tables in which ids were found
 	was     map[allocation.IDKey]allocation.State
 	writes  []change
+	into    int // the table that its ids are inserted into
 	record  Commit
 	ends    bool    // with it the writer ends
 	durable *Commit // once it is

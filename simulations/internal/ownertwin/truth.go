@@ -27,6 +27,8 @@ type Commit struct {
 	Changes     int64              // the owner's change number when the transaction began
 	Clock       int64              // of a batch: the database's clock as it was read after the locks, Unix microseconds
 
+	// IntoClosed: ids were inserted into a table that was closed by then.
+	IntoClosed bool
 	// Acknowledged: the process that made it was told so. What it then told its callers truly happened.
 	Acknowledged bool
 	// Lost: no database holds it any more.
