@@ -8,8 +8,11 @@ import (
 
 // fast are mutants of every kind of hunt, whose hunts are short.
 var fast = []string{
-	"skip-node-mark", "keep-incarnation", "two-homes", "admit-without-vouching", "trust-a-new-connection", "ignore-generation", "take-from-giver",
-	"seal-without-share-lock", "state-return-first", "open-while-frozen",
+	// Walks.
+	"skip-node-mark", "keep-incarnation", "two-homes", "admit-without-vouching", "ignore-generation", "seal-without-share-lock", "open-while-frozen",
+	// The fleet, with something in between, and with a twin that leaves a rule out.
+	"charge-one-of-two", "admit-unknown-commit", "replay-released", "refuse-replay-from-memory", "old-configuration", "count-return-early",
+	"regrant-on-timeout", "reopen-closed-ledger", "forget-ids-after-restart", "look-up-open-table-only", "accept-warnings",
 }
 
 // A mutant that is not caught is a hole in the checkers; a control that finds something says that what is caught may have
