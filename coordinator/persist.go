@@ -11,7 +11,7 @@ import (
 )
 
 // What is only known of a region is written seldom: it moves no permit. A replica that ends before it wrote has lost
-// nothing that matters, since the owner states it again when it is asked for the whole shard; until then, reports show
+// nothing that matters, since it has not acknowledged it either, and the owner states it again; until then, reports show
 // what was stated before, and so overstate what is stranded or exposed, never understate it.
 const (
 	persistEvery      = 2 * time.Second // per document
@@ -109,6 +109,18 @@ func (r *region) contactUnwritten() bool {
 // written says whether the document shows what is known.
 func (sh *shard) written() bool {
 	return sh.number == 0 || sh.doc != nil && sh.doc.value.Incarnation == sh.incarnation && sh.doc.value.Number >= sh.number
+}
+
+// durable is the number of the statement that every replica can read. A shard that is too large for its document is never
+// durable as a whole; of it, what this replica knows must do.
+func (sh *shard) durable() int64 {
+	switch {
+	case sh.doc == nil || sh.doc.value.Incarnation != sh.incarnation:
+		return 0
+	case sh.doc.value.Trimmed:
+		return sh.number
+	}
+	return min(sh.number, sh.doc.value.Number)
 }
 
 // statementValue is a shard's document, within its bound: the usage of the oldest periods is left out first. It is the

@@ -115,7 +115,10 @@ func (s *Service) countShare(h allocation.Holder, l *doc[allocation.Ledger], st 
 	return &ledgerWrite{before: l, after: next}, nil
 }
 
-// enterStatements takes the accounts of a call into the picture, and says of each shard what is known now.
+// enterStatements takes the accounts of a call into the picture, and acknowledges of each shard what stands in etcd. What
+// only this replica knows is not acknowledged: if it ended before it wrote it, the owner, which has nothing new to say of
+// that shard, would never state it again, and what is stranded would be overstated for good. Until the document is
+// written the owner states the same changes again, for two seconds or so.
 func (s *Service) enterStatements(call allocation.SyncCall, arrived time.Time) []allocation.ShardAck {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
@@ -139,7 +142,7 @@ func (s *Service) enterStatements(call allocation.SyncCall, arrived time.Time) [
 			}
 			s.state.setShares(r, sh, st.Shares, whole)
 		}
-		acks = append(acks, allocation.ShardAck{Shard: st.Shard, Number: sh.number, Whole: newer && !joins})
+		acks = append(acks, allocation.ShardAck{Shard: st.Shard, Number: sh.durable(), Whole: newer && !joins})
 	}
 	return acks
 }

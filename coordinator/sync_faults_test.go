@@ -246,12 +246,41 @@ func TestUnknownBaseAsksForTheWhole(t *testing.T) {
 	east.spend("acme/requests", 5)
 	other := w.start() // knows nothing of what was stated to the first
 	call := east.call()
+	for i := range call.Statements {
+		call.Statements[i].Base = call.Statements[i].Number - 1 // as if an answer had acknowledged it
+	}
 	a, err := other.Sync(t.Context(), call)
 	if err != nil || len(a.Acknowledged) != 1 || !a.Acknowledged[0].Whole {
 		t.Fatalf("%+v %v", a.Acknowledged, err)
 	}
 	east.apply(a)
 	east.untilQuiet(other)
+	if s := get[coordinator.SharesAnswer](w, other, "/v1/shares/acme/requests"); s.Terms[0].Regions[1].Spent != 5 {
+		t.Errorf("%+v", s.Terms[0].Regions)
+	}
+}
+
+// Without this a replica that ended before it wrote what it had acknowledged would leave what is stranded overstated for
+// good: the owner would have nothing new to say.
+func TestOnlyWhatIsInEtcdIsAcknowledged(t *testing.T) {
+	w, east, _ := two(t, 1)
+	east.spend("acme/requests", 5)
+	call := east.call()
+	acknowledged := func() int64 {
+		a, err := w.replicas[0].Sync(t.Context(), call)
+		if err != nil || len(a.Acknowledged) != 1 {
+			t.Fatalf("%+v %v", a.Acknowledged, err)
+		}
+		return a.Acknowledged[0].Number
+	}
+	want := call.Statements[0].Number
+	for deadline := time.Now().Add(20 * time.Second); acknowledged() != want; {
+		if time.Now().After(deadline) {
+			t.Fatalf("number %d is not acknowledged within 20 s", want)
+		}
+	}
+	// A replica that starts now knows it, whatever becomes of the first.
+	other := w.start()
 	if s := get[coordinator.SharesAnswer](w, other, "/v1/shares/acme/requests"); s.Terms[0].Regions[1].Spent != 5 {
 		t.Errorf("%+v", s.Terms[0].Regions)
 	}
