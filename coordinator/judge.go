@@ -73,8 +73,7 @@ func (s *Service) judge(r *region, call allocation.SyncCall) verdict {
 	case call.Incarnation == "" && !d.Confirmed && call.Home == d.Home:
 		return verdict{newcomer: true} // the first answer was lost
 	case call.Incarnation == "":
-		return verdictOf(contradictsEmpty, "region %s is known as incarnation %s in %s, and this call comes from a database that has none, %s: an empty database took its place",
-			r.name, d.Incarnation, homeText(d.Home), homeText(call.Home))
+		return s.judgeNameless(r, call)
 	case call.Incarnation != d.Incarnation:
 		return verdictOf(contradictsIncarnation, "the call comes from incarnation %s in %s, and the present one of %s is %s in %s",
 			call.Incarnation, homeText(call.Home), r.name, orNone(d.Incarnation), homeText(d.Home))
@@ -89,6 +88,26 @@ func (s *Service) judge(r *region, call allocation.SyncCall) verdict {
 		return v
 	}
 	return s.judgeShares(r, call)
+}
+
+// judgeNameless judges a call that names no incarnation, of a region that is known by one. From the recorded home it may
+// have been made before the owner had it, by another node, and be late: an owner that still holds all marks that it ever
+// stated can tell. While none are known here, nobody can.
+func (s *Service) judgeNameless(r *region, call allocation.SyncCall) verdict {
+	d := r.doc.value
+	marks := r.contact.Marks
+	if r.contact.Incarnation != d.Incarnation {
+		marks = nil
+	}
+	if call.Home == d.Home && len(marks) == 0 {
+		return verdict{err: refused("call again", "the region has an incarnation, and this call was made before its database stored it")}
+	}
+	v := verdictOf(contradictsEmpty, "region %s is known as incarnation %s in %s, and this call comes from a database that has none, %s: an empty database took its place",
+		r.name, d.Incarnation, homeText(d.Home), homeText(call.Home))
+	if call.Home == d.Home {
+		v.contradicted = marks
+	}
+	return v
 }
 
 func orNone(s string) string {

@@ -180,3 +180,28 @@ func TestRegionTokens(t *testing.T) {
 		t.Errorf("%s does not begin with %s", renewed, want)
 	}
 }
+
+// Two nodes of a new region call at once, and the call of one is late: it names no incarnation, which the region has by
+// now. If this fails, a healthy region is stopped for good, or an emptied database is not.
+func TestLateFirstCall(t *testing.T) {
+	w := newWorld(t, 1)
+	f := w.addRegion("us-east")
+	late := f.call()
+	f.join(w.replicas[0])
+	a, err := w.replicas[0].Sync(t.Context(), late)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Refusal == "" || len(a.Contradicted) == 0 {
+		t.Fatalf("refusal %q, in doubt are %v; want the marks by which the owner can tell", a.Refusal, a.Contradicted)
+	}
+	for _, m := range a.Contradicted {
+		if !m.Holds(f.marks[0]) {
+			t.Errorf("mark %+v is in doubt, and the owner that holds %+v would stop", m, f.marks[0])
+		}
+	}
+	late.Home.System = "another"
+	if a, err := w.replicas[0].Sync(t.Context(), late); err != nil || a.Refusal == "" || len(a.Contradicted) > 0 {
+		t.Errorf("from another database: refusal %q, in doubt %v, %v; want a refusal that no mark takes back", a.Refusal, a.Contradicted, err)
+	}
+}
