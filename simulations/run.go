@@ -84,6 +84,7 @@ type Result struct {
 	Faults     map[string]int `json:"faults"`            // that were done, by name
 	Reasons    map[string]int `json:"reasons"`           // of decisions
 	Ends       map[string]int `json:"ends"`              // of runs
+	Notes      map[string]int `json:"notes"`             // what else was seen
 	Found      []Violation    `json:"found,omitempty"`   // by seed, the first of them
 }
 
@@ -106,7 +107,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	r := &runner{o: o, began: time.Now(), total: Result{
-		Seed: o.Seed, Kind: o.Kind, For: o.For.Seconds(), Checked: map[int]int{}, Faults: map[string]int{}, Reasons: map[string]int{}, Ends: map[string]int{},
+		Seed: o.Seed, Kind: o.Kind, For: o.For.Seconds(), Checked: map[int]int{}, Faults: map[string]int{}, Reasons: map[string]int{}, Ends: map[string]int{}, Notes: map[string]int{},
 	}}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -213,6 +214,7 @@ func (r *runner) add(run *fleet.Result, err error) {
 	addTo(t.Checked, run.Checked)
 	addTo(t.Faults, run.Faults)
 	addTo(t.Reasons, run.Reasons)
+	addTo(t.Notes, run.Notes)
 	if run.Violation == nil {
 		return
 	}
@@ -257,6 +259,7 @@ func (r *runner) snapshot() Result {
 	t.Took = time.Since(r.began).Seconds()
 	t.Speed = t.Simulated / t.Took
 	t.Checked, t.Faults, t.Reasons, t.Ends = maps.Clone(t.Checked), maps.Clone(t.Faults), maps.Clone(t.Reasons), maps.Clone(t.Ends)
+	t.Notes = maps.Clone(t.Notes)
 	t.Found = slices.Clone(t.Found)
 	return t
 }

@@ -14,14 +14,12 @@ type Seed struct {
 // Seeds are all of them.
 func Seeds() []Seed {
 	return []Seed{
-		{Seed: 311, For: 40 * time.Second, Reason: "a contact heard by a replica whose clock was far ahead kept later ones from being written: terms stayed open"},
-		{Seed: 325, For: 40 * time.Second, Reason: "as 311, with three replicas and four regions"},
-		{Seed: 380, For: 40 * time.Second, Reason: "as 311: a wrong clock had opened terms of half an hour ahead, and none of them followed"},
-		{Seed: 139, For: 40 * time.Second, Reason: "as 311, while a replica's database was away"},
+		{Seed: 8, Reason: "a contact heard by a replica whose clock was far ahead kept later ones from being written: no term was closed"},
+		{Seed: 311, Reason: "as 8, with other replicas and budgets; also at --for 40s, where it was found"},
+		{Seed: 366, Reason: "as 8: what was spent is not written down for the other replicas"},
 		{Seed: 31, For: 40 * time.Second, Reason: "a late call is overtaken: the owner holds all marks and must not stop (the twin did)"},
 		{Seed: 70, For: 40 * time.Second, Reason: "as 31, with a synchronous replica"},
 		{Seed: 91, For: 40 * time.Second, Reason: "a node starts while its connection is silent: it serves once that is noticed"},
 		{Seed: 576, For: 40 * time.Second, Reason: "word of a broken connection is lost, too: lanes must not wait for ever"},
-		{Seed: 547, For: 40 * time.Second, Reason: "a probe races with a lapse"},
 	}
 }

@@ -195,7 +195,11 @@ func (c *checks) ledgerClosed(key string) {
 				}
 			}
 		}
-		c.must(len(c.fleet.etcd.Items(strings.Replace(key, coordinator.Root+"ledgers/", coordinator.Root+"closings/", 1))) > 0, 5, "%s is gone without a closing", key)
+		record := c.fleet.etcd.Items(strings.Replace(key, coordinator.Root+"ledgers/", coordinator.Root+"closings/", 1))
+		c.must(len(record) > 0, 5, "%s is gone without a closing", key)
+		if len(record) > 0 {
+			c.understated(v, read[coordinator.Closing](c, coordinator.Event{Item: record[0]}))
+		}
 		return
 	}
 }

@@ -161,6 +161,9 @@ func (c *checks) judgeAdmission(r *region, x *ownertwin.Commit, a *allocation.Ad
 		c.must(line.Until > r.db.ClosedBefore(), 10, "%s charges %s to the period %s of %s, and has closed all before %s", r.name, a.ID, line.Period, line.Budget, r.db.ClosedBefore())
 		b := c.budgets[line.Budget]
 		limit, known := b.limits[line.Version]
+		if oldest := int64(b.doc.Budget.MaxEvidenceAge) * 1_000_000; oldest > 0 && b.doc.Version == line.Version && b.doc.Budget.OnStaleEvidence == allocation.OnStaleRefuse {
+			c.must(a.First.ObservedAt > 0 && a.At-a.First.ObservedAt <= oldest, 11, "%s admits %s of %s on evidence of %d, at %d", r.name, a.ID, line.Budget, a.First.ObservedAt, a.At)
+		}
 		c.must(known && limit == line.Limit && limit > 0, 13, "%s admits %s under version %d of %s with limit %d, and it was %d", r.name, a.ID, line.Version, line.Budget, line.Limit, limit)
 	}
 	if cl != nil {

@@ -271,9 +271,18 @@ func (x *faults) database() *ownertwin.Database {
 	return x.fleet.regions[x.random.IntN(len(x.fleet.regions))].db
 }
 
-func (x *faults) crashNode()        { x.node().process.Crash() }
-func (x *faults) stopNode()         { x.node().process.Stop() }
-func (x *faults) crashCoordinator() { x.replica().process.Crash() }
+func (x *faults) crashNode() { x.node().process.Crash() }
+func (x *faults) stopNode()  { x.node().process.Stop() }
+
+// crashCoordinator ends a replica, now and then in good order.
+func (x *faults) crashCoordinator() {
+	p := x.replica().process
+	if x.random.IntN(4) == 0 {
+		p.Stop()
+		return
+	}
+	p.Crash()
+}
 
 func (x *faults) restartPostgres() {
 	db := x.database()

@@ -28,6 +28,7 @@ func (f *fleet) converge() {
 		if missing = f.missing(); len(missing) == 0 {
 			break
 		}
+		f.operator.settle(ctx) // a call to drain may have been late
 		out.Sleep(ctx, 500*time.Millisecond)
 	}
 	if wrong := f.misstated(); len(wrong) > 0 {

@@ -139,7 +139,9 @@ func (o *operator) run() {
 // settle undoes what would keep a budget from being spent, once all is well.
 func (o *operator) settle(ctx context.Context) {
 	for _, r := range o.fleet.regions {
-		o.until(ctx, "POST", "/v1/regions/"+r.name+"/resume", nil)
+		if d := o.fleet.check.members[r.name]; d == nil || d.Draining {
+			o.until(ctx, "POST", "/v1/regions/"+r.name+"/resume", nil)
+		}
 	}
 }
 

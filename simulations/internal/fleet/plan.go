@@ -114,6 +114,10 @@ func (p *plan) drawBudgets(r *rand.Rand, start time.Time) {
 			Name: "per/{user}", Unit: "requests", Window: every(10, 15, 30), Allocation: policy, MaxInstances: int64(2 + r.IntN(4)),
 		}, int64(len(p.regions)*(1+r.IntN(4))), tenantTemplate)
 	}
+	if b := &p.budgets[1]; r.IntN(3) == 0 { // the short one
+		b.MaxEvidenceAge = allocation.Duration(oneOf(r, 3, 8, 20))
+		b.OnStaleEvidence = oneOf(r, allocation.OnStaleRefuse, allocation.OnStaleAdmit)
+	}
 	if r.IntN(3) == 0 {
 		day := allocation.Window{Calendar: oneOf(r, "day", "week"), Zone: oneOf(r, "UTC", "Asia/Kolkata")}
 		add(false, allocation.Budget{Name: "changing/calendar", Unit: "requests", Window: day, Allocation: weights()}, int64(50+r.IntN(200)), tenantChanging)
