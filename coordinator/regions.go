@@ -34,7 +34,8 @@ type RegionAnswer struct {
 	Stopped          string              `json:"stopped,omitempty"`
 	OpenReservations int64               `json:"open_reservations"`
 	OldestReserved   *time.Time          `json:"oldest_reservation,omitempty"`
-	RunwaySeconds    *int64              `json:"runway_seconds,omitempty"` // until the first of the terms that it holds ends, if nothing follows
+	RunwaySeconds    *int64              `json:"runway_seconds,omitempty"` // until a budget has no term left that it holds; 0: one has none now; absent: no budget bounds it
+	RunwayBudget     string              `json:"runway_budget,omitempty"`  // that budget
 	Waiting          int                 `json:"waiting"`                  // shares whose newest generation it has not stated yet
 }
 
@@ -164,31 +165,44 @@ func (s *Service) answerRegion(r *region) RegionAnswer {
 		at := time.UnixMicro(c.OldestReservation).UTC()
 		a.OldestReserved = &at
 	}
-	if seconds, ok := s.runway(r, allocation.At(now)); ok {
-		a.RunwaySeconds = &seconds
+	if budget, seconds := s.runway(r, allocation.At(now)); budget != "" {
+		a.RunwayBudget, a.RunwaySeconds = budget, &seconds
 	}
 	return a
 }
 
-// runway is how long the region can go on alone: until the first of its budgets runs out of terms that it has stored.
-// Permits are not counted: a share that is spent is no end of the runway.
-func (s *Service) runway(r *region, now allocation.Instant) (seconds int64, ok bool) {
-	through := map[string]allocation.Instant{}
-	for ref := range r.stated {
-		l := s.state.ledgers[ref]
-		if l == nil || l.value.Periods.End() <= now {
-			continue
-		}
-		through[ref.Budget] = max(through[ref.Budget], l.value.Periods.End())
+// runway is how long the region can go on alone, and the budget that ends it: the first that runs out of terms that the
+// region has stored. One that has none for the present moment is refused there already, and the runway is 0. Permits are
+// not counted: a share that is spent is no end of the runway. No budget: nothing bounds it.
+func (s *Service) runway(r *region, now allocation.Instant) (budget string, seconds int64) {
+	if _, joined := r.holder(); !joined {
+		return "", 0
 	}
 	first := allocation.Never
-	for budget, end := range through {
-		if b := s.state.budgets[budget]; b != nil && !b.value.Deleted {
-			first, ok = min(first, end), true
+	for _, name := range s.state.names {
+		b := s.state.budgets[name].value
+		if b.Deleted {
+			continue
+		}
+		until := s.coveredUntil(r, name, now)
+		if o := b.Budget.Window.Once; o != nil && (now < o.From || o.Until != 0 && until >= o.Until) {
+			continue // it has not begun, or nothing is to follow
+		}
+		if until < first {
+			budget, first = name, until
 		}
 	}
-	if !ok || first == allocation.Never {
-		return 0, false
+	return budget, int64(first - now)
+}
+
+// coveredUntil is the end of the terms without a gap, from now on, that the region has stored; now, if there is none.
+func (s *Service) coveredUntil(r *region, budget string, now allocation.Instant) allocation.Instant {
+	until := now
+	for _, l := range s.state.opened(budget, now) {
+		if _, stored := r.stated[refOf(l.value)]; !stored || l.value.Periods.Start() > until {
+			break
+		}
+		until = l.value.Periods.End()
 	}
-	return int64(first - now), true
+	return until
 }
