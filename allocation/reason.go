@@ -89,7 +89,7 @@ var answers = []Answer{
 	{HistoryLost, 503, "UNAVAILABLE", RetrySoon, "The region's database lost history; it admits nothing until an operator has decided"},
 	{Starting, 503, "UNAVAILABLE", RetrySoon, "The region is starting"},
 	{ClockBehind, 503, "UNAVAILABLE", RetrySoon, "The database's clock names a period that is already closed"},
-	{UnsafeSettings, 503, "UNAVAILABLE", RetrySoon, "Postgres would not keep a commit through a crash (fsync or synchronous_commit is off)"},
+	{UnsafeSettings, 503, "UNAVAILABLE", RetrySoon, "Postgres would not keep a commit through a crash (fsync, full_page_writes or synchronous_commit is off)"},
 	{Overloaded, 503, "UNAVAILABLE", RetrySoon, "No decision could be made within the deadline"},
 	{DatabaseUnavailable, 503, "UNAVAILABLE", RetrySoon, "The region's database cannot be reached"},
 	{OutcomeUnknown, 503, "UNAVAILABLE", RetrySameID, "The answer of the database was lost; ask again with the same admission id"},

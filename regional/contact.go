@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"tranche/allocation"
@@ -63,9 +62,7 @@ type keeper struct {
 func (k *keeper) turn(ctx context.Context) {
 	n := k.node
 	again, err := k.sync(ctx)
-	if change := n.synced.result(n.now(), err); change != "" {
-		n.log.Info(change, "error", err)
-	}
+	k.report(ctx, err)
 	k.housekeeping(ctx)
 	switch {
 	case err != nil:
@@ -79,10 +76,44 @@ func (k *keeper) turn(ctx context.Context) {
 	}
 }
 
+// report notes how a call ended, and logs what that changed.
+func (k *keeper) report(ctx context.Context, err error) {
+	n := k.node
+	switch change := n.synced.result(n.now(), err); {
+	case change == "" || ctx.Err() != nil:
+	case err != nil:
+		n.log.Warn(change, "error", err)
+	default:
+		n.log.Info(change)
+	}
+}
+
+// cry tells the coordinator that this node stopped because its database lost history. It shows no marks, since none can
+// be trusted, and so the coordinator counts nothing of the call; the region is flagged there until an operator decides.
+func (k *keeper) cry(ctx context.Context) error {
+	n := k.node
+	loaded, err := n.owner.Load(ctx, n.catalogue.Load().Number)
+	if err != nil {
+		return fmt.Errorf("read the owner's row: %w", err)
+	}
+	bounded, cancel := n.cfg.Runtime.WithTimeout(ctx, syncAnswerIn)
+	defer cancel()
+	_, err = n.cfg.Coordinator.Sync(bounded, allocation.SyncCall{
+		Format: allocation.SyncFormat, Deployment: n.cfg.Deployment, Region: n.cfg.Region, Node: n.cfg.Name, NodeURL: n.cfg.URL,
+		Version: n.cfg.Version, History: loaded.History, Incarnation: loaded.Incarnation, Home: loaded.Home, Clock: n.clock.now(),
+		ClosedBefore: loaded.ClosedBefore, Config: loaded.Config, Stopped: string(allocation.HistoryLost),
+	})
+	n.cfg.Runtime.Sleep(ctx, n.cfg.SyncEvery)
+	return err
+}
+
 // sync states what changed, and applies what the coordinator says. Evidence is as old as the coordinator's last read of
 // its store plus the time since this call was made, so it is dated by the database clock that the call carries.
 func (k *keeper) sync(ctx context.Context) (again bool, err error) {
 	n := k.node
+	if n.stoppedBy() == allocation.HistoryLost {
+		return false, k.cry(ctx)
+	}
 	call, err := n.owner.Statements(ctx, k.writer, k.acknowledged)
 	if err != nil {
 		return false, k.broken(ctx, fmt.Errorf("make the statements: %w", err))
@@ -200,79 +231,4 @@ func (n *Node) watch(ctx context.Context) {
 		cancel()
 		n.cfg.Runtime.Sleep(ctx, time.Second)
 	}
-}
-
-// syncState is what is known of the contact with the coordinator.
-type syncState struct {
-	mu          sync.Mutex
-	loaded      Loaded // the owner's row as last read; without lists
-	last        time.Time
-	err         string
-	coordinator time.Time // the coordinator's clock at the last answer
-	draining    bool
-	elsewhere   map[string]allocation.Elsewhere // by budget
-}
-
-// result notes how a call ended, and says in words what that changed, if anything.
-func (s *syncState) result(now time.Time, err error) (change string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err != nil && (s.err == "" || s.last.IsZero() && s.err != err.Error()):
-		change = "out of contact with the coordinator: the region goes on with what its terms cover"
-	case err == nil && (s.err != "" || s.last.IsZero()):
-		change = "in contact with the coordinator"
-	}
-	if err != nil {
-		s.err = err.Error()
-		return change
-	}
-	s.last, s.err = now, ""
-	return change
-}
-
-// answered notes what an answer said that the owner does not store.
-func (s *syncState) answered(a allocation.SyncAnswer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.coordinator, s.draining = time.UnixMicro(a.Now), a.Draining
-}
-
-// note keeps the owner's row as it was just read.
-func (s *syncState) note(l *Loaded) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	row := *l
-	row.Budgets, row.Terms, row.Gone, row.Elsewhere = nil, nil, nil, nil
-	row.OpenReservations, row.OldestReservation = s.loaded.OpenReservations, s.loaded.OldestReservation
-	s.loaded = row
-}
-
-// noteRest keeps what only a Load reads.
-func (s *syncState) noteRest(l *Loaded) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.loaded.OpenReservations, s.loaded.OldestReservation = l.OpenReservations, l.OldestReservation
-	s.elsewhere = make(map[string]allocation.Elsewhere, len(l.Elsewhere))
-	for _, e := range l.Elsewhere {
-		s.elsewhere[e.Budget] = e
-	}
-}
-
-// closable is the instant up to which periods may be closed: the coordinator's last time. Never while cut off, since
-// then nobody outside says what time it is.
-func (s *syncState) closable(now time.Time) (allocation.Instant, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != "" || s.last.IsZero() || now.Sub(s.last) > 5*time.Second {
-		return 0, false
-	}
-	return allocation.At(s.coordinator), true
-}
-
-// elsewhere is what the coordinator last said of permits outside the region, by budget.
-func (n *Node) elsewhere() map[string]allocation.Elsewhere {
-	n.synced.mu.Lock()
-	defer n.synced.mu.Unlock()
-	return n.synced.elsewhere
 }

@@ -78,7 +78,7 @@ func (h *health) settings(unsafe string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case unsafe != "" && h.setting == "":
+	case unsafe != "" && h.setting != unsafe:
 		h.log.Error("stop admitting: a commit would not survive a crash", "setting", unsafe)
 	case unsafe == "" && h.setting != "":
 		h.log.Info("admit again: a commit survives a crash", "setting", h.setting)
@@ -109,9 +109,9 @@ func (h *health) detail(r allocation.Reason) string {
 	defer h.mu.Unlock()
 	switch r {
 	case allocation.DatabaseUnavailable:
-		return "nothing was charged; the same request may be tried again"
+		return "this attempt charged nothing; try again with the same admission id"
 	case allocation.UnsafeSettings:
-		return h.setting
+		return "the database has " + h.setting
 	case allocation.OutcomeUnknown:
 		return "ask again with the same admission id"
 	}

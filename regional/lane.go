@@ -155,6 +155,9 @@ func (ln *lane) decide(locked *allocation.Locked, batch []*call) (decided []verd
 			ln.putBack([]*call{c})
 			continue
 		}
+		if o.Decision.Reason == allocation.UnsafeSettings {
+			o.Decision.Detail = ln.node.health.detail(o.Decision.Reason)
+		}
 		mustCommit = mustCommit || o.Decision.Replayed || o.Decision.State != ""
 		decided = append(decided, verdict{c, o.Decision})
 	}

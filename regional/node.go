@@ -163,6 +163,9 @@ func (n *Node) register(ctx context.Context) ([]Writer, error) {
 	if loaded.Region != n.cfg.Region {
 		return nil, fmt.Errorf("the database belongs to region %q, this node to %q: %w", loaded.Region, n.cfg.Region, ErrNotReady)
 	}
+	if loaded.Deployment != "" && loaded.Deployment != n.cfg.Deployment {
+		return nil, fmt.Errorf("the database belongs to deployment %s, the region's token to %s: %w", loaded.Deployment, n.cfg.Deployment, ErrNotReady)
+	}
 	n.advance(&loaded)
 	return writers, nil
 }

@@ -48,8 +48,8 @@ func (n *Node) Status() NodeStatus {
 func runway(c *allocation.Catalogue, now allocation.Instant) *Runway {
 	var least *Runway
 	for _, b := range c.Budgets() {
-		if b.Deleted {
-			continue
+		if _, running := b.Budget.Window.PeriodAt(now); b.Deleted || !running {
+			continue // nothing of it can be spent now, with or without the coordinator
 		}
 		until := c.CoveredUntil(b.Budget.Name, now)
 		if until == allocation.Never {

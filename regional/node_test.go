@@ -249,3 +249,34 @@ func TestReplayAcrossABoundary(t *testing.T) {
 		}
 	}
 }
+
+// Without this a region that stopped by itself would look merely silent from outside, as if it went on alone.
+func TestLostHistoryIsTold(t *testing.T) {
+	h, url := newHub("eu"), clustertest.Database(t)
+	h.declare(t, fmt.Sprintf(shared, 10), forEver())
+	n := node(t, h, "eu", "n1", url)
+	ready(t, n, 1)
+	aside(t, url, "update tranche.writers set value = 'not what was written'")
+	eventually(t, "admissions stop", func() bool {
+		return decide(n, request(allocation.Spend, "x", acme, nil)).Reason == allocation.HistoryLost
+	})
+	eventually(t, "the coordinator hears it", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.stopped == string(allocation.HistoryLost)
+	})
+}
+
+// Without this a window that has not begun, or is over, would make a healthy region look as if it could not go on.
+func TestRunwayCountsWhatRuns(t *testing.T) {
+	h, url := newHub("eu"), clustertest.Database(t)
+	h.declare(t, fmt.Sprintf(shared, 10), forEver())
+	h.declare(t, `{"budget":"later","unit":"requests","limit":1,"window":{"once":{"from":"2099-01-01T00:00:00Z"}},
+		"match":{"tenant":"later"},"allocation":{"policy":"fixed","weights":{"eu":1}}}`,
+		allocation.Periods{Instants: []allocation.Instant{4070908800, allocation.Never}})
+	n := node(t, h, "eu", "n1", url)
+	ready(t, n, 2)
+	if r := n.Status().Runway; r != nil {
+		t.Errorf("runway %+v; want none, since nothing that runs ends", *r)
+	}
+}

@@ -27,6 +27,7 @@ type hub struct {
 	ledgers []allocation.Ledger
 	members allocation.Members
 	calls   int
+	stopped string // as last told
 }
 
 const testDeployment = "d-1"
@@ -64,6 +65,7 @@ func (h *hub) Sync(_ context.Context, call allocation.SyncCall) (allocation.Sync
 		return allocation.SyncAnswer{}, errors.New("the link is cut")
 	}
 	h.calls++
+	h.stopped = call.Stopped
 	holder := allocation.Holder{Region: call.Region, Incarnation: "life-of-" + call.Region}
 	a := allocation.SyncAnswer{
 		Format: allocation.SyncFormat, Deployment: testDeployment, Incarnation: holder.Incarnation, Now: time.Now().UnixMicro(),

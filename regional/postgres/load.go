@@ -76,6 +76,8 @@ func (s *Store) scanOwner(row pgx.Row, l *regional.Loaded) error {
 		return err
 	case format != Format:
 		return fmt.Errorf("%w: its tables have format %d, this program knows format %d: upgrade the program", regional.ErrNotReady, format, Format)
+	case l.Deployment != "" && s.cfg.Deployment != "" && l.Deployment != s.cfg.Deployment:
+		return fmt.Errorf("%w: it belongs to deployment %s, this region's token to %s", regional.ErrNotReady, l.Deployment, s.cfg.Deployment)
 	case l.Region != s.cfg.Region:
 		return fmt.Errorf("%w: it belongs to region %s, not %s", regional.ErrNotReady, l.Region, s.cfg.Region)
 	}

@@ -153,7 +153,13 @@ func TestGivingAConnectionUpCancelsNothing(t *testing.T) {
 	if err := lock.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if committed, err := w.Resolve(t.Context()); err != nil || !committed {
-		t.Fatal(committed, err)
+	committed, err := w.Resolve(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Resolve may get the row before the commit that waited for it, which then finds another mark and fails. What it says
+	// must be what happened.
+	if n := o.number("select count(*) from tranche.admission_ids_0 where id = 'waits'"); (n == 1) != committed {
+		t.Fatalf("resolved as committed: %v; %d rows", committed, n)
 	}
 }

@@ -32,7 +32,9 @@ type Config struct {
 	URL       string // of the database
 	DirectURL string // for the migrations, where URL leads through a transaction pooler; empty: URL
 	Region    string
-	MaxConns  int // of the one pool; 0: 8
+	// Deployment is the one that the region's token belongs to; a database of another one is not ours. Empty: any.
+	Deployment string
+	MaxConns   int // of the one pool; 0: 8
 
 	// LockTimeout bounds each wait for a lock, and how long a transaction may stand idle between its two round trips.
 	// 0: 800 ms.

@@ -177,7 +177,7 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 		}
 		defer stop()
 	}
-	owner, err := a.openOwner(ctx, o, log)
+	owner, err := a.openOwner(ctx, o, deployment, log)
 	if err != nil {
 		return err
 	}
@@ -216,9 +216,9 @@ func (o *nodeOptions) gateways() ([]regional.Token, error) {
 }
 
 // openOwner opens the database, and says of a failure what an operator can do.
-func (a *App) openOwner(ctx context.Context, o nodeOptions, log hclog.Logger) (*postgres.Store, error) {
+func (a *App) openOwner(ctx context.Context, o nodeOptions, deployment string, log hclog.Logger) (*postgres.Store, error) {
 	owner, err := postgres.Open(ctx, postgres.Config{
-		URL: o.postgres, DirectURL: o.direct, Region: o.region, MaxConns: o.connections, Logger: log.Named("postgres"),
+		URL: o.postgres, DirectURL: o.direct, Region: o.region, Deployment: deployment, MaxConns: o.connections, Logger: log.Named("postgres"),
 	})
 	if errors.Is(err, regional.ErrNotReady) {
 		return nil, fmt.Errorf("%w; each region needs a database of its own: correct --postgres-url or the region's token", err)
