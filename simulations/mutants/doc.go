@@ -16,8 +16,9 @@
 //	        answer on its way, so that what comes out is what a service without the rule would have done.
 //	twin    the simulated Postgres leaves out a lock, a comparison or a constraint that regional/postgres relies on.
 //
-// The last two are hunted in the fleet: the real services, from one seed after the other, in a world that is small and made
-// so that the mutant has its chance often.
+// The last two are hunted in the fleet: the real services, from one seed after the other, in an arena, which is a world
+// that is made so that the mutant has its chance often. What only shows when a store goes back between two calls of one
+// writer is hunted in a drill: one store, its writers, and restores.
 //
 // # What counts as caught
 //

@@ -151,34 +151,55 @@ func arriveSeams(make func() func(serve fleet.Sync) fleet.Sync) func() fleet.Sea
 }
 
 // byLastWriter takes a statement that comes late or again for the newest: the last one stands. So that this happens often,
-// a call that states something is heard once more when the region has nothing to say: any message may come again, and late.
+// the statement of each shard before the last one is heard once more when its region has nothing to say: any message may
+// come again, and late.
 func byLastWriter() func(serve fleet.Sync) fleet.Sync {
 	type shard struct {
 		region string
 		number int
 	}
-	newest, before, last := map[shard]int64{}, map[string]allocation.SyncCall{}, map[string]allocation.SyncCall{}
-	number := func(call allocation.SyncCall) allocation.SyncCall {
-		call.Statements = slices.Clone(call.Statements)
-		for i := range call.Statements {
-			st := &call.Statements[i]
-			at := shard{call.Region, st.Shard}
-			if st.Number <= newest[at] {
-				st.Number = newest[at] + 1
-			}
-			newest[at] = st.Number
+	type heard struct {
+		newest, own  int64 // as it was numbered on arrival, and by its owner
+		before, last allocation.Statement
+	}
+	shards := map[shard]*heard{}
+	hear := func(region string, st allocation.Statement) allocation.Statement {
+		h := shards[shard{region, st.Shard}]
+		if h == nil {
+			h = &heard{}
+			shards[shard{region, st.Shard}] = h
 		}
-		return call
+		h.newest = max(st.Number, h.newest+1)
+		st.Number = h.newest
+		return st
 	}
 	return func(serve fleet.Sync) fleet.Sync {
 		return func(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
-			if len(call.Statements) > 0 {
-				before[call.Region], last[call.Region] = last[call.Region], call
-				return serve(ctx, number(call))
+			call.Statements = slices.Clone(call.Statements)
+			for i, st := range call.Statements {
+				call.Statements[i] = hear(call.Region, st)
+				h := shards[shard{call.Region, st.Shard}]
+				h.before, h.last, h.own = h.last, st, st.Number
 			}
-			if again, some := before[call.Region]; some && len(again.Statements) > 0 {
-				again.Marks, again.WaitMillis = call.Marks, 0
-				_, _ = serve(ctx, number(again))
+			if len(call.Statements) > 0 {
+				answer, err := serve(ctx, call)
+				for i := range answer.Acknowledged {
+					ack := &answer.Acknowledged[i]
+					if h := shards[shard{call.Region, ack.Shard}]; h != nil {
+						ack.Number = min(ack.Number, h.own)
+					}
+				}
+				return answer, err
+			}
+			again := call
+			again.WaitMillis = 0
+			for number := range allocation.Shards {
+				if h := shards[shard{call.Region, number}]; h != nil && len(h.before.Shares) > 0 {
+					again.Statements = append(again.Statements, hear(call.Region, h.before))
+				}
+			}
+			if len(again.Statements) > 0 {
+				_, _ = serve(ctx, again)
 			}
 			return serve(ctx, call)
 		}

@@ -14,22 +14,20 @@ import (
 // healWithin bounds how long everything takes to come right once all faults are over and no client asks any more.
 const healWithin = 90 * time.Second
 
+// staysRight is how long all must stay as it is once it came right: longer than a statement is kept unwritten.
+const staysRight = 4 * time.Second
+
 // closedAhead is how far an owner may have closed periods ahead of time: what clocks that drift make of a run, while only
 // one of the two clocks that close a period is ever wrong.
 const closedAhead = 20
 
 // converge waits until nothing is missing any more, and then probes and closes the books.
 func (f *fleet) converge() {
-	out := f.w.Outside()
-	ctx := out.Context()
-	until := f.w.Elapsed() + healWithin
-	var missing []string
-	for f.w.Elapsed() < until {
-		if missing = f.missing(); len(missing) == 0 {
-			break
-		}
-		f.operator.settle(ctx) // a call to drain may have been late
-		out.Sleep(ctx, 500*time.Millisecond)
+	missing := f.awaitNothing()
+	if len(missing) == 0 {
+		// What comes late, or once more, must not make it wrong again.
+		f.w.Outside().Sleep(f.w.Outside().Context(), staysRight)
+		missing = f.awaitNothing()
 	}
 	if wrong := f.misstated(); len(wrong) > 0 {
 		f.check.fail(1, "%s after all faults are over: %s", healWithin, wrong[0])
@@ -52,6 +50,19 @@ func (f *fleet) converge() {
 	f.check.ghosts()
 	f.check.linear.judge()
 	f.healed = true
+}
+
+// awaitNothing waits until nothing is missing, and returns what still is.
+func (f *fleet) awaitNothing() (missing []string) {
+	out := f.w.Outside()
+	ctx := out.Context()
+	for until := f.w.Elapsed() + healWithin; f.w.Elapsed() < until; out.Sleep(ctx, 500*time.Millisecond) {
+		if missing = f.missing(); len(missing) == 0 {
+			return nil
+		}
+		f.operator.settle(ctx) // a call to drain may have been late
+	}
+	return missing
 }
 
 // missing is what has yet to come right, in words.

@@ -28,6 +28,7 @@ type Faults struct {
 // Breaks are rules of regional/postgres that the twin can leave out: for mutants that checkers must catch.
 type Breaks struct {
 	NoMark           bool // marks are not compared
+	MarkOutside      bool // a mark is compared before the transaction, not in it
 	NoSwitchLock     bool // batches do not hold the switch lock: into a table just closed, into a period just closed
 	LookUpFirst      bool // ids are looked up before the locks
 	OpenTableOnly    bool // ids are looked up in the open table only

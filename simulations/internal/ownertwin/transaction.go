@@ -131,7 +131,7 @@ func (x *transaction) mark(from, to allocation.Mark) error {
 		return err
 	}
 	row, ok := x.db.tables.writers[from.Writer]
-	if (!ok || row.mark != from) && !x.db.Breaks.NoMark {
+	if (!ok || row.mark != from) && !x.db.Breaks.NoMark && !x.db.Breaks.MarkOutside {
 		return fmt.Errorf("%w: writer %s expects count %d, found %d", regional.ErrHistoryLost, from.Writer, from.Count, row.mark.Count)
 	}
 	row.mark, row.seen, row.ended = to, x.db.Clock().Micros(), row.ended || x.ends

@@ -76,7 +76,23 @@ func (o *Owner) take(ctx context.Context, rw regional.Writer) (*writer, error) {
 		w.slot.Give()
 		return nil, fmt.Errorf("%w: the one before this transaction; resolve it first", regional.ErrUnknownOutcome)
 	}
+	if o.endpoint.db.Breaks.MarkOutside {
+		if err := w.look(ctx); err != nil {
+			w.slot.Give()
+			return nil, err
+		}
+	}
 	return w, nil
+}
+
+// look compares the mark in a statement of its own.
+func (w *writer) look(ctx context.Context) error {
+	found, err := read(ctx, w.owner, "mark", func(_ *Database, t *tables) (allocation.Mark, error) { return t.writers[w.last.Writer].mark, nil })
+	if err == nil && found != w.last {
+		w.lost = fmt.Errorf("%w: writer %s found count %d", regional.ErrHistoryLost, w.last.Writer, found.Count)
+		err = w.lost
+	}
+	return err
 }
 
 // next is a mark that no transaction of this writer ever tried before.
