@@ -194,25 +194,54 @@ func (s *Service) regionProblems(regions []RegionAnswer, add addStatus) {
 		add(SeverityNote, "register one: `tranche regions register us-east`", "no region is registered")
 	}
 	for _, r := range regions {
-		switch {
-		case r.Incarnation == "":
+		if r.Incarnation == "" {
 			add(SeverityNote, "start a node of it with its token", "region %s has not called yet", r.Region)
 			continue
-		case r.Contradiction != nil:
-			add(SeverityCritical, r.Contradiction.next(), "%s", r.Contradiction.text(r.Region))
-		case !r.InContact:
-			add(SeverityWarning, "look at its nodes and at the link; it goes on alone from what it holds", "region %s has not called for %s",
-				r.Region, (time.Duration(r.ContactAgeMillis) * time.Millisecond).Round(time.Second))
 		}
-		if r.Stopped != "" {
-			add(SeverityCritical, "look at its nodes' logs", "region %s admits nothing: %s", r.Region, r.Stopped)
-		}
+		admissionProblems(r, add)
 		if skew := time.Duration(r.SkewMillis) * time.Millisecond; skew.Abs() > maxClockSkew {
 			add(SeverityWarning, "look at its database's clock (NTP)", "the clock of region %s lies %s from ours", r.Region, skew)
 		}
-		if r.RunwaySeconds != nil && *r.RunwaySeconds < int64(lowRunway.Seconds()) && !r.InContact {
-			add(SeverityWarning, "its budgets answer no_allocation when their terms are over", "region %s can go on alone for %s",
-				r.Region, time.Duration(*r.RunwaySeconds)*time.Second)
+	}
+}
+
+// admissionProblems says whether a region admits, and for how long. A silent one goes on alone, unless what was last heard
+// of it says that it had stopped: then nobody is served there.
+func admissionProblems(r RegionAnswer, add addStatus) {
+	age := (time.Duration(r.ContactAgeMillis) * time.Millisecond).Round(time.Second)
+	silent := ""
+	if !r.InContact {
+		silent = fmt.Sprintf("; it has not called for %s", age)
+	}
+	c := r.Contradiction
+	switch {
+	case c != nil && c.Other && r.InContact && r.Stopped == "":
+		add(SeverityCritical, c.next(), "%s", c.text(r.Region)) // the recorded database calls, and admits
+	case c != nil:
+		next := c.next()
+		switch {
+		case c.Other && r.Stopped != "":
+			next = "look at its nodes' logs; stop the nodes of the database that does not belong there"
+		case c.Other:
+			next = "stop the nodes of the database that does not belong there, and bring back those of the recorded one"
 		}
+		add(SeverityCritical, next, "region %s admits nothing: %s%s; %s", r.Region, cmp.Or(r.Stopped, string(allocation.HistoryLost)), silent, c.text(r.Region))
+	case r.Stopped != "":
+		add(SeverityCritical, "look at its nodes' logs", "region %s admits nothing: %s%s", r.Region, r.Stopped, silent)
+	case !r.InContact:
+		add(SeverityWarning, "look at its nodes and at the link; it goes on alone from what it holds", "region %s has not called for %s", r.Region, age)
+		runwayProblem(r, add)
+	}
+}
+
+// runwayProblem warns of a region that goes on alone, and cannot for long.
+func runwayProblem(r RegionAnswer, add addStatus) {
+	switch {
+	case r.RunwaySeconds == nil || *r.RunwaySeconds >= int64(lowRunway.Seconds()):
+	case *r.RunwaySeconds == 0:
+		add(SeverityWarning, "only a coordinator that it reaches gives it the next term", "region %s refuses budget %s with no_allocation: it holds no running term of it; others may be, too", r.Region, r.RunwayBudget)
+	default:
+		add(SeverityWarning, "its budgets answer no_allocation when their terms are over", "region %s can go on alone for %s (%s ends first)",
+			r.Region, time.Duration(*r.RunwaySeconds)*time.Second, r.RunwayBudget)
 	}
 }

@@ -1,0 +1,57 @@
+package coordinator_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"tranche/coordinator"
+)
+
+// problemsOf are the lines of a status about a region.
+func problemsOf(w *world, r *replica, region string) (lines []string) {
+	w.t.Helper()
+	for _, p := range get[coordinator.Status](w, r, "/v1/status").Problems {
+		if strings.Contains(p.What, region) {
+			lines = append(lines, p.Severity+": "+p.What+"; "+p.Next)
+		}
+	}
+	return lines
+}
+
+// A region that had stopped before it fell silent serves nobody: "it goes on alone" would send people to bed.
+func TestStoppedRegionDoesNotGoOnAlone(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	call := east.call()
+	call.Stopped = "history_lost"
+	if _, err := r.Sync(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+	west.marks[0].Count = 0 // its database lost commits
+	west.sync(r)
+	for _, silence := range []time.Duration{0, 9 * time.Hour} {
+		w.clock.move(silence)
+		for _, region := range []string{"us-east", "eu-west"} {
+			lines := problemsOf(w, r, region)
+			text := strings.Join(lines, "\n")
+			if len(lines) == 0 || !strings.HasPrefix(lines[0], "critical: region "+region+" admits nothing: history_lost") || strings.Contains(text, "alone") || strings.Contains(text, "warning") {
+				t.Errorf("after %s: %s", silence, text)
+			}
+			if silence > 0 && !strings.Contains(text, "it has not called for 9h") {
+				t.Errorf("the silence is not told: %s", text)
+			}
+		}
+	}
+}
+
+// A region that goes on alone and is out of terms refuses; its status says so, and of which budget.
+func TestSilentRegionWithoutTerms(t *testing.T) {
+	w, _, _ := two(t, 1)
+	r := w.replicas[0]
+	w.clock.move(9 * time.Hour)
+	text := strings.Join(problemsOf(w, r, "us-east"), "\n")
+	if !strings.Contains(text, "refuses budget acme/requests with no_allocation") || strings.Contains(text, "for 0s") {
+		t.Error(text)
+	}
+}
