@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,9 +43,29 @@ func (s *Service) Handler() http.Handler {
 		mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeProblem(w, problem(http.StatusNotFound, CodeNotFound, fmt.Sprintf("there is no %s %.200s", r.Method, r.URL.Path), "see the API's documentation"))
+		if allowed := allowedAt(mux, r); len(allowed) > 0 {
+			list := strings.Join(allowed, ", ")
+			w.Header().Set("Allow", list)
+			writeProblem(w, problem(http.StatusMethodNotAllowed, CodeInvalid, fmt.Sprintf("%.20s is not a method of %.200s", r.Method, r.URL.Path), "use "+list))
+			return
+		}
+		writeProblem(w, problem(http.StatusNotFound, CodeNotFound, fmt.Sprintf("there is no %.20s %.200s", r.Method, r.URL.Path), "see the API's documentation"))
 	})
 	return mux
+}
+
+// allowedAt is the methods that some route serves at a request's path. The mux itself does not say: to it, the route of
+// all that is unknown serves every method.
+func allowedAt(mux *http.ServeMux, r *http.Request) (allowed []string) {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
+		asked := r.WithContext(r.Context())
+		asked.Method = method
+		// All routes name their method; what is left is the route of all that is unknown, and redirects.
+		if _, pattern := mux.Handler(asked); pattern != "" && pattern[0] != '/' {
+			allowed = append(allowed, method)
+		}
+	}
+	return allowed
 }
 
 func (s *Service) gatherer() prometheus.Gatherer {
@@ -80,12 +102,17 @@ type reply struct {
 func ok(body any) reply { return reply{status: http.StatusOK, body: body} }
 
 // route serves requests of certain roles. A wrong token is 401 without a word about what was wrong with it; a token of
-// another role is 403.
-func (s *Service) route(mux *http.ServeMux, pattern string, roles []string, serve func(call) (reply, error)) {
+// another role is 403; a query parameter that the route does not take is 422.
+func (s *Service) route(mux *http.ServeMux, pattern string, roles []string, serve func(call) (reply, error), parameters ...string) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := s.runtime.WithTimeout(r.Context(), requestTimeout+s.config.ReportUnreachableAfter/3)
 		defer cancel()
-		answer, err := s.serve(ctx, r, roles, serve)
+		answer, err := s.serve(ctx, r, roles, func(c call) (reply, error) {
+			if err := c.checkQuery(pattern, parameters); err != nil {
+				return reply{}, err
+			}
+			return serve(c)
+		})
 		if err != nil {
 			p := asProblem(err)
 			if p.Code == CodeInternal {
@@ -167,12 +194,34 @@ func malformed(err error) *Problem {
 	return p
 }
 
-// flag reads a query parameter that is true or false.
+// checkQuery refuses parameters that nobody reads: a misspelt dry_run would make the change.
+func (c call) checkQuery(pattern string, known []string) error {
+	q, err := url.ParseQuery(c.URL.RawQuery)
+	if err != nil {
+		return invalid("query", fmt.Sprintf("%.100q cannot be read", c.URL.RawQuery), "separate parameters by & and escape their values")
+	}
+	fix := "leave it out: this call takes none"
+	if len(known) > 0 {
+		fix = "use " + strings.Join(known, ", ")
+	}
+	for _, name := range slices.Sorted(maps.Keys(q)) {
+		switch {
+		case !slices.Contains(known, name):
+			return invalid(fmt.Sprintf("%.40s", name), "is not a parameter of "+pattern, fix)
+		case len(q[name]) > 1:
+			return invalid(name, fmt.Sprintf("is given %d times", len(q[name])), "give it once")
+		}
+	}
+	return nil
+}
+
+// flag reads a query parameter that is true or false. One without a value is neither.
 func (c call) flag(name string) (bool, error) {
-	switch v := c.URL.Query().Get(name); v {
-	case "", "false":
+	q := c.URL.Query()
+	switch v := q.Get(name); {
+	case !q.Has(name), v == "false":
 		return false, nil
-	case "true":
+	case v == "true":
 		return true, nil
 	default:
 		return false, invalid(name, fmt.Sprintf("is %.40q", v), "use true or false")
@@ -183,12 +232,12 @@ func (c call) flag(name string) (bool, error) {
 func (c call) page() (after string, limit int, err error) {
 	q := c.URL.Query()
 	limit = defaultPage
-	if text := q.Get("limit"); text != "" {
+	if text := q.Get(pageLimit); text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxPage {
-			return "", 0, invalid("limit", fmt.Sprintf("is %.40q", text), fmt.Sprintf("use 1 to %d", maxPage))
+			return "", 0, invalid(pageLimit, fmt.Sprintf("is %.40q", text), fmt.Sprintf("use 1 to %d", maxPage))
 		}
 	}
-	return q.Get("after"), limit, nil
+	return q.Get(pageAfter), limit, nil
 }
 
 // condition reads what a change of a budget rests on.

@@ -13,17 +13,25 @@ var (
 	callers = []string{RoleRegion}
 )
 
+// The query parameters.
+const (
+	dryRun      = "dry_run"
+	pageAfter   = "after"
+	pageLimit   = "limit"
+	withDeleted = "deleted"
+)
+
 // routes are the whole API. Names of budgets may hold slashes and braces; they stand at the end of a path, escaped as
 // usual.
 func (s *Service) routes(mux *http.ServeMux) {
 	s.route(mux, "POST /v1/sync", callers, s.serveSync)
 
-	s.route(mux, "POST /v1/budgets", admins, s.serveCreateBudget)
-	s.route(mux, "GET /v1/budgets", readers, s.serveListBudgets)
+	s.route(mux, "POST /v1/budgets", admins, s.serveCreateBudget, dryRun)
+	s.route(mux, "GET /v1/budgets", readers, s.serveListBudgets, pageAfter, pageLimit, withDeleted)
 	s.route(mux, "POST /v1/budgets/match", readers, s.serveMatch)
 	s.route(mux, "GET /v1/budgets/{name...}", readers, s.serveBudget)
-	s.route(mux, "PUT /v1/budgets/{name...}", admins, s.serveChangeBudget)
-	s.route(mux, "DELETE /v1/budgets/{name...}", admins, s.serveDeleteBudget)
+	s.route(mux, "PUT /v1/budgets/{name...}", admins, s.serveChangeBudget, dryRun)
+	s.route(mux, "DELETE /v1/budgets/{name...}", admins, s.serveDeleteBudget, dryRun)
 	s.route(mux, "GET /v1/shares/{name...}", readers, func(c call) (reply, error) {
 		a, err := s.shares(c.PathValue("name"))
 		return ok(a), err
@@ -34,7 +42,7 @@ func (s *Service) routes(mux *http.ServeMux) {
 			return reply{}, err
 		}
 		return ok(s.ledgersPage(after, limit)), nil
-	})
+	}, pageAfter, pageLimit)
 	s.route(mux, "GET /v1/ledgers/{name...}", readers, func(c call) (reply, error) {
 		a, err := s.ledgersOf(c.PathValue("name"))
 		return ok(a), err
@@ -53,7 +61,7 @@ func (s *Service) routes(mux *http.ServeMux) {
 		}
 		page, err := s.auditPage(c.ctx, after, limit)
 		return ok(page), err
-	})
+	}, pageAfter, pageLimit)
 	s.tokenRoutes(mux)
 }
 
@@ -101,7 +109,7 @@ func (s *Service) regionRoutes(mux *http.ServeMux) {
 		return ok(a), err
 	})
 	s.route(mux, "POST /v1/rebalances", admins, func(c call) (reply, error) {
-		dry, err := c.flag("dry_run")
+		dry, err := c.flag(dryRun)
 		if err != nil {
 			return reply{}, err
 		}
@@ -111,7 +119,7 @@ func (s *Service) regionRoutes(mux *http.ServeMux) {
 		}
 		a, err := s.rebalance(c.ctx, c.who(), q, dry)
 		return reply{status: created(dry), body: a}, err
-	})
+	}, dryRun)
 	s.route(mux, "GET /v1/rebalances", readers, func(call) (reply, error) { return ok(s.listRebalances()), nil })
 	s.route(mux, "GET /v1/rebalances/{id}", readers, func(c call) (reply, error) {
 		s.state.mu.Lock()
@@ -190,7 +198,7 @@ func (s *Service) serveChangeBudget(c call) (reply, error) {
 }
 
 func (s *Service) writeBudget(c call, name string, on condition) (reply, error) {
-	dry, err := c.flag("dry_run")
+	dry, err := c.flag(dryRun)
 	if err != nil {
 		return reply{}, err
 	}
@@ -218,7 +226,7 @@ func (s *Service) serveDeleteBudget(c call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	dry, err := c.flag("dry_run")
+	dry, err := c.flag(dryRun)
 	if err != nil {
 		return reply{}, err
 	}
@@ -241,7 +249,7 @@ func (s *Service) serveListBudgets(c call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	deleted, err := c.flag("deleted")
+	deleted, err := c.flag(withDeleted)
 	if err != nil {
 		return reply{}, err
 	}

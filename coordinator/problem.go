@@ -12,7 +12,7 @@ import (
 
 // The codes of problems: a closed set, for programs.
 const (
-	CodeInvalid        = "invalid"         // 400, 422: the request is wrong; field and fix say where
+	CodeInvalid        = "invalid"         // 400, 405, 422: the request is wrong; field and fix say where
 	CodeUnauthorized   = "unauthorized"    // 401
 	CodeForbidden      = "forbidden"       // 403: the token's role does not allow it
 	CodeNotFound       = "not_found"       // 404
