@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -23,16 +24,24 @@ import (
 const (
 	// callTimeout bounds one call: a change of a budget may wait for etcd to elect a leader.
 	callTimeout = 20 * time.Second
+	// replicaTimeout bounds a read from one replica while there is another: a status waits 3 s for an etcd member.
+	replicaTimeout = 5 * time.Second
 	// maxAnswer bounds an answer.
 	maxAnswer = 64 << 20
 )
 
-// Client calls one service: the first of its replicas that can be reached.
+// Client calls one service: the first of its replicas that answers. It may be used by several goroutines.
 type Client struct {
 	service string // "coordinator" or "node", for messages
 	bases   []string
 	token   string
 	http    *http.Client
+
+	mu     sync.Mutex
+	at     int          // the address that answered last
+	proven map[int]bool // the addresses at which a coordinator answered
+
+	replicaTimeout time.Duration
 }
 
 // New makes a client. address is a URL, or several with commas between them; ca names a file of certificates to trust,
@@ -56,15 +65,21 @@ func New(service, address, token, ca string) (*Client, error) {
 		}
 		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	c := &Client{service: service, token: token, http: &http.Client{Transport: transport}}
+	c := &Client{service: service, token: token, http: &http.Client{Transport: transport}, proven: map[int]bool{}, replicaTimeout: replicaTimeout}
 	for base := range strings.SplitSeq(address, ",") {
 		c.bases = append(c.bases, strings.TrimRight(base, "/"))
 	}
 	return c, nil
 }
 
-// Address is where the service is: the first address that was given.
-func (c *Client) Address() string { return c.bases[0] }
+// Address is where the service is: the address that answered last, at first the first that was given.
+func (c *Client) Address() string { return c.bases[c.last()] }
+
+func (c *Client) last() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
 
 // Close ends idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
@@ -76,6 +91,13 @@ type Call struct {
 	Query  url.Values
 	Header http.Header
 	Body   any
+	// Reads says of a POST that it changes nothing. A GET and a dry run never do.
+	Reads bool
+}
+
+// reads says whether the call may be sent twice.
+func (c Call) reads() bool {
+	return c.Reads || c.Method == http.MethodGet || c.Query.Get("dry_run") == "true"
 }
 
 // Do sends the call and decodes a 2xx answer into out, unless it is nil. Another answer is an *Error.
@@ -96,22 +118,88 @@ func (c *Client) Do(ctx context.Context, call Call, out any) (http.Header, error
 	return header, nil
 }
 
-// Send sends the call and returns the answer as it came, whatever its status.
+// Send sends the call and returns the answer as it came, whatever its status. A read goes on to the next replica when one
+// does not answer; a change only if it is certain that nothing was sent. Before the first call a coordinator is asked
+// whether it is one.
 func (c *Client) Send(ctx context.Context, call Call) (status int, header http.Header, body []byte, err error) {
-	for _, base := range c.bases {
-		status, header, body, err = c.sendTo(ctx, base, call)
-		var dial *net.OpError
-		if err == nil || !errors.As(err, &dial) || dial.Op != "dial" {
-			return status, header, body, err
+	var failures []error
+	first := c.last()
+	for n := range c.bases {
+		i := (first + n) % len(c.bases)
+		one, cancel := c.patience(ctx, n < len(c.bases)-1)
+		err := c.prove(one, i)
+		sent := err == nil
+		if sent {
+			if !call.reads() {
+				cancel()
+				one, cancel = context.WithTimeout(ctx, callTimeout)
+			}
+			status, header, body, err = c.sendTo(one, c.bases[i], call, c.token)
 		}
-		// Nothing was sent: another replica may be asked.
+		cancel()
+		if err == nil {
+			c.mu.Lock()
+			c.at = i
+			c.mu.Unlock()
+			return status, header, body, nil
+		}
+		if _, wrong := errors.AsType[*mistaken](err); wrong {
+			return 0, nil, nil, err
+		}
+		if sent && !call.reads() && !dialed(err) {
+			return 0, nil, nil, c.unknown(err)
+		}
+		failures = append(failures, err)
+		if ctx.Err() != nil {
+			break
+		}
 	}
-	return status, header, body, err
+	return 0, nil, nil, errors.Join(failures...)
 }
 
-func (c *Client) sendTo(ctx context.Context, base string, call Call) (status int, header http.Header, body []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
+// patience bounds a call to one replica, more closely while there is another to ask: a process that is stopped accepts
+// connections and never answers.
+func (c *Client) patience(ctx context.Context, another bool) (context.Context, context.CancelFunc) {
+	if another {
+		return context.WithTimeout(ctx, c.replicaTimeout)
+	}
+	return context.WithTimeout(ctx, callTimeout)
+}
+
+// prove asks once of each address whether a coordinator is there.
+func (c *Client) prove(ctx context.Context, i int) error {
+	c.mu.Lock()
+	proven := c.service != coordinatorService || c.proven[i]
+	c.mu.Unlock()
+	if proven {
+		return nil
+	}
+	if err := c.probe(ctx, c.bases[i]); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.proven[i] = true
+	return nil
+}
+
+// dialed says whether a call ended before it had a connection: nothing was sent.
+func dialed(err error) bool {
+	dial, ok := errors.AsType[*net.OpError](err)
+	return ok && dial.Op == "dial"
+}
+
+// ErrUnknown says that a change may have been made: the answer to it was lost.
+var ErrUnknown = errors.New("whether it was done is not known")
+
+func (c *Client) unknown(err error) error {
+	if c.service != coordinatorService {
+		return fmt.Errorf("%w; %w", err, ErrUnknown)
+	}
+	return fmt.Errorf("%w; %w: look with `tranche audit` before you try it again", err, ErrUnknown)
+}
+
+func (c *Client) sendTo(ctx context.Context, base string, call Call, token string) (status int, header http.Header, body []byte, err error) {
 	address := base + call.Path
 	if len(call.Query) > 0 {
 		address += "?" + call.Query.Encode()
@@ -134,8 +222,8 @@ func (c *Client) sendTo(ctx context.Context, base string, call Call) (status int
 	if call.Body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	if c.token != "" {
-		r.Header.Set("Authorization", "Bearer "+c.token)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := c.http.Do(r)
 	if err != nil {
@@ -162,6 +250,8 @@ func (c *Client) unreachable(base string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		hint = fmt.Sprintf("is it running? start it with `tranche %s`, or say where it is: --%s URL or TRANCHE_%s", c.service, c.service, strings.ToUpper(c.service))
+	case errors.Is(err, context.DeadlineExceeded) && !dialed(err):
+		hint = "it accepts connections and does not answer: is its process stopped, or overloaded? " + hint
 	case errors.As(err, &unknown):
 		hint = "name the authority that signed its certificate: --ca FILE or TRANCHE_CA"
 	}

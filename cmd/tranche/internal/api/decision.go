@@ -85,7 +85,7 @@ func Admit(ctx context.Context, c *Client, r Admission) (Decision, error) {
 	if r.Deadline > 0 {
 		body["deadline_ms"] = r.Deadline.Milliseconds()
 	}
-	call := Call{Method: http.MethodPost, Path: "/v1/admit", Body: body}
+	call := Call{Method: http.MethodPost, Path: "/v1/admit", Body: body, Reads: r.ID == ""}
 	if r.ID != "" {
 		call.Header = http.Header{"Admission-Id": {r.ID}}
 	}

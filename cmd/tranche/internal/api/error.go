@@ -34,6 +34,9 @@ func (c *Client) problem(status int, body []byte) error {
 		Problems []allocation.FieldError `json:"problems"`
 		Errors   []allocation.FieldError `json:"errors"`
 	}
+	if who := whose(body); c.service == nodeService && who == coordinatorService {
+		return c.Mistaken(c.Address(), who)
+	}
 	if json.Unmarshal(body, &told) != nil {
 		told.Detail = fmt.Sprintf("answered %.200q; is this the address of a %s?", strings.TrimSpace(string(body)), c.service)
 	}

@@ -105,6 +105,9 @@ func Read(ctx context.Context, s Sources) (Reading, error) {
 	if _, err := s.Coordinator.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/status"}, &status); err != nil {
 		return r, fmt.Errorf("read the deployment's id: %w", err)
 	}
+	if status.Deployment == "" {
+		return r, s.Coordinator.Mistaken(s.Coordinator.Address(), "")
+	}
 	r.Deployment = status.Deployment
 	if later.age == nil {
 		later.age = status.EvidenceAge // a coordinator that does not date its ledgers dates its status

@@ -22,6 +22,8 @@ func TestReadDatesItsParts(t *testing.T) {
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
+			case r.Header.Get("Authorization") == "": // is this a coordinator?
+				fmt.Fprint(w, `{"type":"urn:tranche:unauthorized"}`)
 			case r.URL.Path == "/v1/status":
 				fmt.Fprint(w, `{"deployment":"d","evidence_age_ms":3000}`)
 			case !c.dated:
@@ -32,7 +34,7 @@ func TestReadDatesItsParts(t *testing.T) {
 				fmt.Fprint(w, `{"revision":7,"evidence_age_ms":10,"ledgers":[]}`)
 			}
 		}))
-		client, err := api.New("coordinator", server.URL, "", "")
+		client, err := api.New("coordinator", server.URL, "x", "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,9 @@ func TestApplyDecidesAnewWhenSomebodyWasFaster(t *testing.T) {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			switch {
+			case r.Header.Get("Authorization") == "": // is this a coordinator?
+				w.WriteHeader(http.StatusUnauthorized)
+				fmt.Fprint(w, `{"type":"urn:tranche:unauthorized"}`)
 			case r.Method == http.MethodGet:
 				fmt.Fprintf(w, `{"version":%d}`, version)
 			case r.Header.Get("If-Match") != quoted(int64(version)):

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -46,6 +47,9 @@ The status is 0 for an admission and 3 for a refusal.`,
 				return err
 			}
 			d, err := api.Admit(c.Context(), client, r)
+			if errors.Is(err, api.ErrUnknown) {
+				return fmt.Errorf("%w; ask again with the same --id to learn the truth", err)
+			}
 			if err != nil {
 				return err
 			}

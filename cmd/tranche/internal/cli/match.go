@@ -47,7 +47,7 @@ still spend in the running period.`,
 
 func (a *App) match(ctx context.Context, client *api.Client, labels map[string]string) error {
 	var m coordinator.MatchAnswer
-	if _, err := client.Do(ctx, api.Call{Method: http.MethodPost, Path: "/v1/budgets/match", Body: map[string]any{"labels": labels}}, &m); err != nil {
+	if _, err := client.Do(ctx, api.Call{Method: http.MethodPost, Path: "/v1/budgets/match", Body: map[string]any{"labels": labels}, Reads: true}, &m); err != nil {
 		return err
 	}
 	if a.json {
@@ -91,7 +91,7 @@ type nodeMatched struct {
 
 func (a *App) nodeMatch(ctx context.Context, client *api.Client, labels map[string]string) error {
 	var raw json.RawMessage
-	if _, err := client.Do(ctx, api.Call{Method: http.MethodPost, Path: "/v1/match", Body: map[string]any{"labels": labels}}, &raw); err != nil {
+	if _, err := client.Do(ctx, api.Call{Method: http.MethodPost, Path: "/v1/match", Body: map[string]any{"labels": labels}, Reads: true}, &raw); err != nil {
 		return err
 	}
 	if a.json {

@@ -49,6 +49,9 @@ func (a *App) status(ctx context.Context, client *api.Client) error {
 	if _, err := client.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/status"}, &s); err != nil {
 		return err
 	}
+	if s.Deployment == "" || s.History.Stamp == "" {
+		return client.Mistaken(client.Address(), "")
+	}
 	well := allWell(s.Problems)
 	if a.json {
 		if err := a.printJSON(struct {
@@ -153,6 +156,9 @@ func (a *App) nodeStatus(ctx context.Context, client *api.Client) error {
 	var s regional.NodeStatus
 	if _, err := client.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/status"}, &s); err != nil {
 		return err
+	}
+	if s.Region == "" || s.Node == "" {
+		return client.Mistaken(client.Address(), "")
 	}
 	problems := nodeProblems(s)
 	well := allWell(problems)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -129,8 +130,11 @@ func (a *App) takeEvidence(ctx context.Context, client *api.Client, s settings.S
 
 // showEvidence prints what was found; status 3 if the account does not add up.
 func (a *App) showEvidence(e books.Evidence, o verifyOptions) error {
+	if e.Deployment == "" {
+		return errors.New("what was read names no deployment: nothing is proven; is --coordinator the address of a coordinator?")
+	}
 	var broken error
-	if !e.Report.Conserved() {
+	if !e.Report.Conserved() || unread(e) {
 		broken = errNotWell
 	}
 	if a.json {
@@ -160,14 +164,21 @@ func (a *App) showEvidence(e books.Evidence, o verifyOptions) error {
 	if o.export != "" {
 		a.printf("the evidence is in %s; anyone can check it: tranche verify --evidence %s\n", o.export, o.export)
 	}
-	if broken != nil {
+	if !e.Report.Conserved() {
 		a.printf("the account does NOT add up: %s; stop admitting for these budgets and keep the evidence (--export FILE)\n", counted(len(e.Report.Violations), "violation"))
+		return broken
+	}
+	if broken != nil {
+		a.printf("nothing is proven: no region's database could be read, only the ledgers; say where nodes are: --node REGION=URL\n")
 		return broken
 	}
 	a.printf("the account adds up%s: %s, every permit in exactly one place (deployment %s, %s)\n", yes(len(stale) > 0, ", by ledgers that are old"),
 		counted(len(e.Report.Lines), "line"), e.Deployment, e.Taken.Format(time.RFC3339))
 	return nil
 }
+
+// unread says whether there was no owner to compare the ledgers with, though regions have called.
+func unread(e books.Evidence) bool { return len(e.NotRead) > 0 && len(e.Books.Owners) == 0 }
 
 // readings says what the account was made from, and how fresh it was.
 func (a *App) readings(parts []books.Part) {

@@ -37,7 +37,7 @@ func TestAccountAddsUpByHand(t *testing.T) {
 // would trust what is not known.
 func TestVerifyTellsTheAge(t *testing.T) {
 	age := func(d time.Duration) *int64 { ms := d.Milliseconds(); return &ms }
-	e := books.Evidence{Readings: []books.Part{
+	e := books.Evidence{Deployment: "d", Readings: []books.Part{
 		{Read: "ledgers", From: "http://c", Revision: 57, AgeMillis: age(40 * time.Millisecond)},
 		{Read: "owner of a", From: "http://a", Revision: 57, AgeMillis: age(0)},
 		{Read: "ledgers again", From: "http://c", Revision: 58},
@@ -56,4 +56,21 @@ func TestVerifyTellsTheAge(t *testing.T) {
 	}
 	e.Readings[2].AgeMillis = age(20 * time.Second)
 	wants(t, show(), "warning: ledgers again: the coordinator at http://c last read etcd 20 s ago", "the account adds up, by ledgers that are old: ")
+}
+
+// Where no owner was read nothing was compared with anything, and what names no deployment may be any server's answer.
+func TestVerifyOfNothingProvesNothing(t *testing.T) {
+	for want, e := range map[string]books.Evidence{
+		"":                   {},
+		"nothing is proven:": {Deployment: "d", NotRead: map[string]string{"a": "away"}},
+	} {
+		text := said(func(a *App) {
+			if err := a.showEvidence(e, verifyOptions{}); err == nil {
+				t.Error("it ends with status 0")
+			}
+		})
+		if wants(t, text, want); strings.Contains(text, "adds up") {
+			t.Errorf("it adds up:\n%s", text)
+		}
+	}
 }
