@@ -60,8 +60,9 @@ func allowedAt(mux *http.ServeMux, r *http.Request) (allowed []string) {
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
 		asked := r.WithContext(r.Context())
 		asked.Method = method
-		// All routes name their method; what is left is the route of all that is unknown, and redirects.
-		if _, pattern := mux.Handler(asked); pattern != "" && pattern[0] != '/' {
+		handler, pattern := mux.Handler(asked)
+		// A redirect to the path with a slash at its end is no route of ours; it is no HandlerFunc either.
+		if _, serves := handler.(http.HandlerFunc); serves && pattern != "" && pattern != "/" {
 			allowed = append(allowed, method)
 		}
 	}
