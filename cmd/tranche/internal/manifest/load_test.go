@@ -18,7 +18,7 @@ allocation: {policy: fixed, weights: {us-east: 3, eu-west: 2}}
 ---
 budget: acme/{caller}
 unit: tokens
-limit: 5_000
+limit: 5000
 window:
   calendar: month
   zone: Europe/Berlin
@@ -86,6 +86,13 @@ func TestFaults(t *testing.T) {
 		"over int64":      {line(4, "limit: 99999999999999999999"), "f.yaml:4: limit: "},
 		"fraction":        {line(4, "limit: 1.5"), "f.yaml:4: limit: has a fraction"},
 		"infinite":        {line(4, "limit: .inf"), "f.yaml:4: limit: is a infinity; write a plain text"},
+		"octal":           {line(4, "limit: 010"), "f.yaml:4: limit: is 010, which YAML reads as 8; write a number in plain decimal digits"},
+		"octal, new":      {line(4, "limit: 0o10"), "f.yaml:4: limit: is 0o10, which YAML reads as 8"},
+		"hexadecimal":     {line(4, "limit: 0x10"), "f.yaml:4: limit: is 0x10, which YAML reads as 16"},
+		"binary":          {line(4, "limit: 0b10"), "f.yaml:4: limit: is 0b10, which YAML reads as 2"},
+		"underscores":     {line(4, "limit: 1_000"), "f.yaml:4: limit: is 1_000, which YAML reads as 1000"},
+		"signed":          {line(4, "limit: +5"), "f.yaml:4: limit: is +5, which YAML reads as 5"},
+		"octal weight":    {line(7, "allocation: {policy: fixed, weights: {us-east: 03, eu-west: 2}}"), "f.yaml:7: allocation.weights.us-east: is 03"},
 		"missing limit":   {line(4, ""), "f.yaml:2: limit: limit is missing"},
 		"null limit":      {line(4, "limit:"), "f.yaml:4: limit: is null"},
 		"zone":            {line(5, "window: {calendar: day, zone: Mars/Olympus}"), "f.yaml:5: window.zone"},

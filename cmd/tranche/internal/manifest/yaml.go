@@ -113,7 +113,7 @@ func (w *writer) node(path string, n ast.Node) {
 	case *ast.LiteralNode:
 		w.text(n.Value.Value)
 	case *ast.IntegerNode:
-		fmt.Fprint(&w.out, n.Value)
+		w.integer(path, n)
 	case *ast.FloatNode:
 		w.number(n.Token.Value)
 	case *ast.BoolNode:
@@ -168,6 +168,17 @@ func keyOf(k ast.MapKeyNode) (string, bool) {
 func (w *writer) text(s string) {
 	out, _ := json.Marshal(s) // a text always can
 	w.out.Write(out)
+}
+
+// integer writes plain decimal digits. YAML 1.1 has others, and a limit that was read as another number than its author
+// meant would admit too much: 0100 is 64.
+func (w *writer) integer(path string, n *ast.IntegerNode) {
+	written := n.Token.Value
+	if meant := fmt.Sprint(n.Value); written != meant {
+		w.wrong(n, path, fmt.Sprintf("is %s, which YAML reads as %s; write a number in plain decimal digits, and a text in quotes", written, meant))
+		return
+	}
+	w.out.WriteString(written)
 }
 
 // number writes a number with a fraction or an exponent as it stands, for ParseBudget to refuse by its own words; what is
