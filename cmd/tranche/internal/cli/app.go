@@ -90,7 +90,7 @@ func (a *App) exit(command *cobra.Command, err error) int {
 	case usage:
 		fmt.Fprintf(a.err, "see: %s --help\n", command.CommandPath())
 		return exitUsage
-	case faults, told && answer.BadInput():
+	case faults, errors.Is(err, manifest.ErrNone), told && answer.BadInput():
 		return exitUsage
 	}
 	return exitFailed

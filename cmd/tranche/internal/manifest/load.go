@@ -54,9 +54,12 @@ func (f Faults) Error() string {
 	return strings.Join(lines, "\n")
 }
 
+// ErrNone says that the files could be read and declare nothing.
+var ErrNone = errors.New("no budget is declared")
+
 // Load reads the files and folders named, in their order, folders in the order of names and with what lies below them.
-// "-" is in. A folder's files are those that end in .yaml, .yml or .json and do not begin with a dot. The error is Faults,
-// unless a file cannot be read.
+// "-" is in. A folder's files are those that end in .yaml, .yml or .json and do not begin with a dot. The error is Faults
+// or ErrNone, unless a file cannot be read.
 func Load(in io.Reader, names ...string) ([]Budget, error) {
 	files, err := find(names)
 	if err != nil {
@@ -80,7 +83,7 @@ func Load(in io.Reader, names ...string) ([]Budget, error) {
 		return nil, faults
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no budget is declared in %s; `tranche budgets apply --help` shows what a file looks like", strings.Join(names, ", "))
+		return nil, fmt.Errorf("%w in %s; `tranche budgets apply --help` shows what a file looks like", ErrNone, strings.Join(names, ", "))
 	}
 	return all, nil
 }
