@@ -33,6 +33,9 @@ var (
 	leaps = arena{name: "databases' clocks that jump far", focus: fleet.Focus{
 		Faults: map[string]int{"clock-jump": 6}, Every: 12 * time.Second, Clocks: "databases", Lose: -1, Drift: -1, AtCommit: -1,
 	}}
+	ahead = arena{name: "coordinators' clocks that jump far", focus: fleet.Focus{
+		Faults: map[string]int{"clock-jump": 6}, Every: 3 * time.Second, Clocks: "coordinators", Coordinators: 1, Lose: -1, Drift: -1, AtCommit: -1,
+	}}
 	forgetful = arena{name: "databases' clocks that jump, and nodes that restart", long: 45 * time.Second, focus: fleet.Focus{
 		Faults: map[string]int{"clock-jump": 3, "crash-node": 2}, Every: time.Second, Clocks: "databases", Jump: 3 * time.Minute, Retention: 60, Lose: -1, Nodes: 1,
 		Clients: 2, Think: 400 * time.Millisecond, Drift: -1, AtCommit: -1, Operate: -1,
@@ -70,6 +73,7 @@ func fleetMutants() []Mutant {
 		inFleet("old-configuration", "a node decides under an old configuration number", moving, ownerSeams(oldConfiguration), 13),
 		inFleet("empty-ids-by-one-clock", "a table of ids is emptied by the database's clock alone", forgetful, ownerSeams(emptyByOneClock), 6),
 		inFleet("close-by-own-clock", "an owner closes periods by its database's clock alone", leaps, ownerSeams(closeByOwnClock), 10),
+		inFleet("close-owner-by-coordinators-clock", "an owner closes periods by the coordinator's clock alone", ahead, broken(ownertwin.Breaks{CloseByCaller: true}), 10),
 		inFleet("spend-in-closed-period", "an owner spends in a period that it has closed", clocks, ownerSeams(openClosed), 10),
 
 		inFleet("count-return-early", "a return is counted before it is durable", moving, wireSeams(stateBeforeCommit), 4),
