@@ -166,6 +166,14 @@ func (a *App) simulateMutants(ctx context.Context, f simulateFlags) error {
 	if err != nil {
 		return err
 	}
+	for _, c := range r.Controls {
+		switch {
+		case a.json:
+			_ = a.printLine(c)
+		case c.Violation != "":
+			a.printf("%s, without a mutant, seed %d: %s\n%s\n", c.World, c.Seed, c.Violation, strings.Join(c.Trace, "\n"))
+		}
+	}
 	if a.json {
 		if err := a.printLine(map[string]int{"mutants": len(r.Mutants), "missed": r.Missed, "controls": len(r.Controls), "false_alarms": r.Alarms}); err != nil {
 			return err
