@@ -10,8 +10,12 @@ import (
 	"tranche/allocation"
 )
 
-// maxRegions bounds how many regions a deployment has.
-const maxRegions = 64
+const (
+	// maxRegions bounds how many regions a deployment has.
+	maxRegions = 64
+	// nodeForgotten is how long a node that does not call any more is listed.
+	nodeForgotten = time.Minute
+)
 
 // RegionAnswer is a region as it is listed. Token is said once, when it is made.
 type RegionAnswer struct {
@@ -26,8 +30,8 @@ type RegionAnswer struct {
 	InContact        bool                `json:"in_contact"`
 	LastContact      *time.Time          `json:"last_contact,omitempty"`
 	ContactAgeMillis int64               `json:"contact_age_ms,omitempty"`
-	Nodes            []NodeSeen          `json:"nodes,omitempty"`
-	SkewMillis       int64               `json:"clock_skew_ms"` // its database's clock less ours
+	Nodes            []NodeSeen          `json:"nodes,omitempty"` // that called lately, each name once: they take turns, so there may be more
+	SkewMillis       int64               `json:"clock_skew_ms"`   // its database's clock less ours
 	ClosedBefore     *allocation.Instant `json:"closed_before,omitempty"`
 	Config           int64               `json:"config"`           // the configuration number that it has stored
 	History          allocation.History  `json:"history,omitzero"` // of etcd, that it has stored
@@ -153,7 +157,7 @@ func (s *Service) answerRegion(r *region) RegionAnswer {
 	now, d, c := s.now(), r.doc.value, r.contact
 	a := RegionAnswer{
 		Region: r.name, Registered: d.Registered, Draining: d.Draining, Incarnation: d.Incarnation, Home: d.Home, Contradiction: d.Contradiction,
-		Nodes: c.Nodes, SkewMillis: c.SkewMicros / 1000, Config: c.Config, History: c.History, Stopped: c.Stopped, OpenReservations: c.OpenReservations,
+		Nodes: calledLately(c.Nodes, now), SkewMillis: c.SkewMicros / 1000, Config: c.Config, History: c.History, Stopped: c.Stopped, OpenReservations: c.OpenReservations,
 		Waiting: r.queue.len(),
 	}
 	if !c.At.IsZero() {
@@ -169,6 +173,16 @@ func (s *Service) answerRegion(r *region) RegionAnswer {
 		a.RunwayBudget, a.RunwaySeconds = budget, &seconds
 	}
 	return a
+}
+
+// calledLately are the nodes that called within nodeForgotten.
+func calledLately(nodes []NodeSeen, now time.Time) (out []NodeSeen) {
+	for _, n := range mergeNodes(nodes, nil) {
+		if now.Sub(n.At) < nodeForgotten {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // runway is how long the region can go on alone, and the budget that ends it: the first that runs out of terms that the

@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -45,5 +46,38 @@ func TestRunwayNamesTheBudgetThatIsRefused(t *testing.T) {
 	w.must(r, 201, "POST", "/v1/budgets", home("fresh", `{"every":"1m"}`))
 	if a := regionNamed(w, r, "us-east"); a.RunwaySeconds == nil || *a.RunwaySeconds != 0 || a.RunwayBudget != "fresh" {
 		t.Errorf("it holds no term: %+v", a)
+	}
+}
+
+// Nodes of which nothing was heard for a minute are gone for all that is known: each restart under another name would
+// count as one more for good. Of two sights of one node the later counts.
+func TestNodesAreForgotten(t *testing.T) {
+	w, east, _ := two(t, 2)
+	r := w.replicas[0]
+	called := func(name string, by *replica) {
+		call := east.call()
+		call.Node = name
+		if _, err := by.Sync(t.Context(), call); err != nil {
+			t.Fatal(err)
+		}
+	}
+	called("old", r)
+	w.clock.move(40 * time.Second)
+	called("new", r)
+	called("new", w.replicas[1])
+	w.persist(w.replicas[1])
+	w.persist(r)
+	for _, c := range []struct {
+		later time.Duration
+		names string
+	}{{0, "new old us-east-node"}, {20 * time.Second, "new"}, {time.Minute, ""}} {
+		w.clock.move(c.later)
+		var names []string
+		for _, n := range regionNamed(w, r, "us-east").Nodes {
+			names = append(names, n.Node)
+		}
+		if strings.Join(names, " ") != c.names {
+			t.Errorf("%s later nodes are %v, not %s", c.later, names, c.names)
+		}
 	}
 }
