@@ -149,6 +149,9 @@ func (s *Service) planBudget(name string, b *allocation.Budget, cur *doc[BudgetD
 	if warning != "" {
 		plan.answer.Warnings = append(plan.answer.Warnings, warning)
 	}
+	if b != nil {
+		plan.answer.Warnings = append(plan.answer.Warnings, s.timeWarnings(*b)...)
+	}
 	if moved := s.movedByHand(name); moved != "" && b != nil {
 		plan.answer.Warnings = append(plan.answer.Warnings, fmt.Sprintf(
 			"it splits the opened terms anew and so undoes what rebalances moved (of each period: %s): move again, or change the weights", moved))

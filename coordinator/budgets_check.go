@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"tranche/allocation"
 )
@@ -92,6 +93,33 @@ func (s *Service) checkHits(b allocation.Budget, add addProblem) (warning string
 	return ""
 }
 
+const (
+	// leastAlone is the least runs_alone_for that is not warned of.
+	leastAlone = allocation.Minute
+	// leastTurns is how many held sync calls runs_alone_for has to span at least: each may be late or lost.
+	leastTurns = 10
+)
+
+// timeWarnings warns of a budget that refuses by its times: before or after its only period, or now and then since regions
+// cannot fetch its terms in time.
+func (s *Service) timeWarnings(b allocation.Budget) (warnings []string) {
+	now := s.instant()
+	if o := b.Window.Once; o != nil {
+		switch {
+		case now < o.From:
+			warnings = append(warnings, fmt.Sprintf("its window begins at %s: no request is admitted in it before", o.From))
+		case o.Until != 0 && now >= o.Until:
+			warnings = append(warnings, fmt.Sprintf("its window is over since %s: no request is admitted in it any more", o.Until))
+		}
+		return warnings // its only term is open from the beginning, whatever runs_alone_for is
+	}
+	turn := allocation.Duration(s.config.ReportUnreachableAfter / 3 / time.Second)
+	if least, alone := max(leastAlone, leastTurns*turn), b.WithDefaults().RunsAloneFor; alone < least && b.Window.Horizon(alone) < least {
+		warnings = append(warnings, fmt.Sprintf("runs_alone_for is %s: healthy regions will refuse with no_allocation now and then; use at least %s", alone, least))
+	}
+	return warnings
+}
+
 // compatible says whether one request can carry both sets of labels.
 func compatible(a, b map[string]string) bool {
 	for name, value := range a {
@@ -106,11 +134,7 @@ func asText(l allocation.Labels) string {
 	if len(l) == 0 {
 		return "any labels"
 	}
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(l)) {
-		parts = append(parts, name+"="+l[name])
-	}
-	return strings.Join(parts, ", ")
+	return l.String()
 }
 
 // FieldChange is one field that a change touches; a side that has no such field is left out.

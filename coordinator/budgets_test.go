@@ -203,3 +203,28 @@ func TestAudit(t *testing.T) {
 		}
 	}
 }
+
+// A budget that refuses by its times is no error, but hardly what was meant: whoever declares it must be told at once.
+func TestTimesThatRefuseAreWarnedOf(t *testing.T) {
+	w, _, _ := two(t, 1)
+	r := w.replicas[0]
+	for _, c := range []struct{ window, alone, says string }{
+		{`{"once":{"from":"2026-01-01T00:00:00Z","until":"2026-02-01T00:00:00Z"}}`, "6h", "its window is over since 2026-02-01T00:00:00Z"},
+		{`{"once":{"from":"2027-01-01T00:00:00Z"}}`, "1s", "its window begins at 2027-01-01T00:00:00Z"},
+		{`{"once":{"from":"2026-01-01T00:00:00Z"}}`, "1s", ""},
+		// Replicas of this test hold calls for 30 s: ten of them are 5 minutes.
+		{`{"every":"5s"}`, "4m59s", "runs_alone_for is 4m59s: healthy regions will refuse with no_allocation now and then; use at least 5m"},
+		{`{"every":"5s"}`, "5m", ""},
+		{`{"calendar":"day"}`, "1s", ""}, // the next day is open a day before
+	} {
+		body := `{"budget":"b","unit":"requests","limit":5,"window":` + c.window + `,"runs_alone_for":"` + c.alone + `","allocation":{"policy":"home","region":"us-east"}}`
+		a := w.must(r, 200, "POST", "/v1/budgets?dry_run=true", body)
+		text, warned := "", a["warnings"] != nil
+		if warned {
+			text = a["warnings"].([]any)[0].(string)
+		}
+		if warned != (c.says != "") || !strings.HasPrefix(text, c.says) {
+			t.Errorf("%s, %s: %q", c.window, c.alone, text)
+		}
+	}
+}
