@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // MaxBudgetsPerRequest is how many budgets one request may hit.
@@ -31,6 +32,18 @@ func (m MissingLabel) String() string {
 			m.Label, m.Budget, MaxInstanceBytes)
 	}
 	return fmt.Sprintf("label %s is missing, which budget %s counts by", m.Label, m.Budget)
+}
+
+// String returns them by name, like "caller=any, tenant=acme"; "none" if there are none.
+func (l Labels) String() string {
+	if len(l) == 0 {
+		return "none"
+	}
+	parts := make([]string, 0, len(l))
+	for _, name := range slices.Sorted(maps.Keys(l)) {
+		parts = append(parts, name+"="+l[name])
+	}
+	return strings.Join(parts, ", ")
 }
 
 // MatchBudgets returns the budgets that apply to a request with these labels,

@@ -152,3 +152,10 @@ func TestMostBudgetsHitIsBounded(t *testing.T) {
 		t.Errorf("a hard case: %d, %v", most, decided)
 	}
 }
+
+// Labels stand in messages for people, who cannot read map[a:b].
+func TestLabelsInWords(t *testing.T) {
+	if text := fmt.Sprintf("%v; %v", Labels{"tenant": "acme", "caller": "any"}, Labels{}); text != "caller=any, tenant=acme; none" {
+		t.Error(text)
+	}
+}
