@@ -86,6 +86,9 @@ func Read(ctx context.Context, s Sources) (Reading, error) {
 		if answer, told := errors.AsType[*api.Error](err); told && answer.Status/100 == 4 {
 			return r, fmt.Errorf("read the account of region %s: %w", region, err) // it is there, and we ask wrongly
 		}
+		if _, is := errors.AsType[*mismatch](err); is {
+			return r, err
+		}
 		if err != nil {
 			r.Failed[region] = err.Error()
 			continue
@@ -201,8 +204,21 @@ func readOwner(ctx context.Context, s Sources, region string) (allocation.OwnerA
 			return account, Part{Read: "owner of " + region, From: address, Revision: revision, AgeMillis: new(int64)}, nil
 		}
 		err = failed
+		if _, is := errors.AsType[*mismatch](err); is {
+			break // the next address may be right, and the wrong one would go unnoticed
+		}
 	}
 	return allocation.OwnerAccount{}, Part{}, err
+}
+
+// mismatch is an address that leads to a node of another region.
+type mismatch struct{ address, asked, found string }
+
+func (m *mismatch) Error() string {
+	if m.found == "" {
+		return fmt.Sprintf("%s is no node of region %s: its answer names no region; correct --node %s=URL", m.address, m.asked, m.asked)
+	}
+	return fmt.Sprintf("the node at %s is of region %s, not of %s; correct --node %s=URL", m.address, m.found, m.asked, m.asked)
 }
 
 func readNode(ctx context.Context, c *api.Client, region string) (allocation.OwnerAccount, int64, error) {
@@ -221,7 +237,7 @@ func readNode(ctx context.Context, c *api.Client, region string) (allocation.Own
 			return out, 0, err
 		}
 		if page.Region != region {
-			return out, 0, fmt.Errorf("the node at %s is of region %s; correct --node %s=URL", c.Address(), page.Region, region)
+			return out, 0, &mismatch{address: c.Address(), asked: region, found: page.Region}
 		}
 		if !first && page.Incarnation != out.Incarnation {
 			return out, 0, errors.New("its incarnation changed while it was read; run verify again")

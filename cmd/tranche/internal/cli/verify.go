@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,6 +105,9 @@ func (a *App) takeEvidence(ctx context.Context, client *api.Client, s settings.S
 		if _, err := client.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/regions"}, &regions); err != nil {
 			return e, err
 		}
+		if err := knownRegions(given, regions.Regions); err != nil {
+			return e, err
+		}
 		r, err := books.Read(ctx, books.Sources{
 			Coordinator: client, Nodes: books.NodesOf(regions.Regions, given), Now: a.now,
 			Node: func(address string) (*api.Client, error) {
@@ -126,6 +130,20 @@ func (a *App) takeEvidence(ctx context.Context, client *api.Client, s settings.S
 		}
 	}
 	return e, nil
+}
+
+// knownRegions refuses the address of a region that does not exist: nobody would miss what was not read there.
+func knownRegions(given map[string]string, regions []coordinator.RegionAnswer) error {
+	var names []string
+	for _, r := range regions {
+		names = append(names, r.Region)
+	}
+	for _, region := range slices.Sorted(maps.Keys(given)) {
+		if !slices.Contains(names, region) {
+			return usagef("there is no region %q; correct --node %s=%s, or nodes in the configuration file: there is %s", region, region, given[region], cmp.Or(strings.Join(names, ", "), "none"))
+		}
+	}
+	return nil
 }
 
 // showEvidence prints what was found; status 3 if the account does not add up.
