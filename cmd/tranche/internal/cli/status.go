@@ -181,7 +181,7 @@ func (a *App) nodeStatus(ctx context.Context, client *api.Client) error {
 		{"version", s.Version},
 		{"ready", map[bool]string{true: "yes", false: "no"}[s.Ready]},
 		{"last commit", a.ago(&s.LastCommitAt)},
-		{"last sync", a.lastSync(s.Sync)},
+		{"this node's last turn", a.lastSync(s.Sync)},
 		{"runway", runway},
 		{"budgets", fmt.Sprint(s.Budgets)},
 		{"open reservations", fmt.Sprint(s.Reservations.Open) + yes(!s.Reservations.Oldest.IsZero(), ", oldest "+a.ago(&s.Reservations.Oldest))},
@@ -191,7 +191,7 @@ func (a *App) nodeStatus(ctx context.Context, client *api.Client) error {
 	return a.verdict(well)
 }
 
-// lastSync is of this node. One node of a region calls the coordinator for all of them.
+// lastSync is of this node's own turn. One node of a region calls the coordinator for all of them.
 func (a *App) lastSync(s regional.SyncStatus) string {
 	switch {
 	case !s.LastSuccess.IsZero():
@@ -249,7 +249,7 @@ func nodeProblems(s regional.NodeStatus) []coordinator.StatusProblem {
 		alone = false
 	}
 	if s.Runway != nil && s.Runway.Seconds == 0 {
-		severity, next := coordinator.SeverityNote, "its window is over or has not begun, or its terms are being opened: `tranche budgets get "+s.Runway.Budget+"`"
+		severity, next := coordinator.SeverityWarning, "its terms may be being opened: look again in some seconds, then at `tranche status` and `tranche budgets get "+s.Runway.Budget+"`"
 		if alone {
 			severity, next = coordinator.SeverityCritical, "bring back the coordinator or the link to it: only it opens terms"
 		}

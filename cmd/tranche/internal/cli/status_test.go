@@ -32,7 +32,7 @@ func TestNodeProblems(t *testing.T) {
 			"never",
 			[]string{"warning", "last heard 1 min 0 s ago", "critical", "budget acme/requests is refused here (no_allocation)"},
 		},
-		"a window that is over": {regional.NodeStatus{Sync: heard, Runway: over}, "1 s ago", []string{"note", "budget acme/requests is refused here"}},
+		"in contact, and refused": {regional.NodeStatus{Sync: heard, Runway: over}, "1 s ago", []string{"warning", "budget acme/requests is refused here"}},
 	} {
 		c.status.Ready = true
 		var got []string
@@ -51,7 +51,7 @@ func TestNodeProblems(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
 		if text := said(func(a *App) { a.printf("%s", a.lastSync(c.status.Sync)) }); text != c.sync {
-			t.Errorf("%s: last sync %q, want %q", name, text, c.sync)
+			t.Errorf("%s: last turn %q, want %q", name, text, c.sync)
 		}
 	}
 }
