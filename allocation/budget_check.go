@@ -16,9 +16,11 @@ func (b Budget) Validate() error {
 	if fault != nil {
 		found = append(found, *fault)
 	}
-	if !validUnit(b.Unit) {
-		found.add("unit", fmt.Sprintf("%.70q is not a unit", b.Unit),
-			"use 1 to 64 of a-z 0-9 _ beginning with a letter, like requests or usd_micros")
+	const unitForm = "use 1 to 64 of a-z 0-9 _ beginning with a letter, like requests or usd_micros"
+	if b.Unit == "" {
+		found.add("unit", "is missing", unitForm)
+	} else if !validUnit(b.Unit) {
+		found.add("unit", fmt.Sprintf("%.70q is not a unit", b.Unit), unitForm)
 	}
 	switch {
 	case b.Limit == nil:

@@ -128,10 +128,10 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 		"unit":   r.text(&b.Unit),
 		"limit": func(path string, value any) {
 			b.Limit = new(int64)
-			r.count(b.Limit, 0)(path, value)
+			r.count(b.Limit, 0, MaxUnits)(path, value)
 		},
 		"window": r.object(map[string]readField{
-			"every":    r.parsed(&b.Window.Every),
+			"every":    r.every(&b.Window.Every),
 			"calendar": r.text(&b.Window.Calendar),
 			"zone":     r.text(&b.Window.Zone),
 			"once": func(path string, value any) {
@@ -154,13 +154,13 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 			"region_from": r.text(&b.Allocation.RegionFrom),
 		}),
 		"runs_alone_for":      r.positive(&b.RunsAloneFor),
-		"max_instances":       r.count(&b.MaxInstances, 1),
+		"max_instances":       r.count(&b.MaxInstances, 1, MaxMaxInstances),
 		"admission_id":        r.text(&b.AdmissionID),
 		"on_lapse":            r.text(&b.OnLapse),
 		"longest_reservation": r.positive(&b.LongestReservation),
 		"on_exhausted": func(path string, value any) {
 			var status int64
-			r.count(&status, 1)(path, value)
+			r.count(&status, 1, MaxUnits)(path, value)
 			b.OnExhausted = int(min(status, math.MaxInt32))
 		},
 		"max_evidence_age":  r.parsed(&b.MaxEvidenceAge),
@@ -225,7 +225,7 @@ func (r *budgetReader) entry(to *map[string]string, key string) readField {
 func (r *budgetReader) weight(to *map[string]int64, key string) readField {
 	return func(path string, value any) {
 		var n int64
-		r.count(&n, 0)(path, value)
+		r.count(&n, 0, MaxWeightSum)(path, value)
 		if *to == nil {
 			*to = map[string]int64{}
 		}
@@ -234,8 +234,9 @@ func (r *budgetReader) weight(to *map[string]int64, key string) readField {
 }
 
 // count reads a whole number from least to MaxUnits. A least of 1 is for fields
-// whose zero means their default: a written 0 must not become a million.
-func (r *budgetReader) count(to *int64, least int64) readField {
+// whose zero means their default: a written 0 must not become a million. most is
+// what the fix says; a number between it and MaxUnits is left to Validate.
+func (r *budgetReader) count(to *int64, least, most int64) readField {
 	return func(path string, value any) {
 		number, ok := value.(json.Number)
 		if !ok {
@@ -246,11 +247,11 @@ func (r *budgetReader) count(to *int64, least int64) readField {
 		n, err := strconv.ParseInt(text, 10, 64)
 		switch {
 		case strings.HasPrefix(text, "-"):
-			r.wrong(path, "is negative", fmt.Sprintf("use %d to %d", least, MaxUnits))
+			r.wrong(path, "is negative", fmt.Sprintf("use %d to %d", least, most))
 		case strings.ContainsAny(text, ".eE"):
 			r.wrong(path, "has a fraction or an exponent", "write all digits of a whole number")
 		case err != nil || n > MaxUnits:
-			r.wrong(path, "is over 2^53", fmt.Sprintf("use at most %d", MaxUnits))
+			r.wrong(path, "is over 2^53", fmt.Sprintf("use at most %d", most))
 		case n < least:
 			r.wrong(path, fmt.Sprintf("is %d", n), fmt.Sprintf("use at least %d, or leave it out", least))
 		default:
@@ -269,6 +270,18 @@ func (r *budgetReader) parsed(to encoding.TextUnmarshaler) readField {
 		}
 		if err := to.UnmarshalText([]byte(text)); err != nil {
 			r.wrong(path, err.Error(), "write it in that form")
+		}
+	}
+}
+
+// every reads a window's every. A zero would be as good as none, and Validate
+// would say that the window has no form.
+func (r *budgetReader) every(to *Duration) readField {
+	return func(path string, value any) {
+		before := len(r.problems)
+		r.parsed(to)(path, value)
+		if len(r.problems) == before && *to == 0 {
+			r.wrong(path, "is 0s", everyBounds)
 		}
 	}
 }

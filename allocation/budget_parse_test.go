@@ -167,3 +167,18 @@ func FuzzParseBudget(f *testing.F) {
 		}
 	})
 }
+
+// A fix with another field's bound, or a problem that is not the writer's, sends people astray.
+func TestProblemsSayWhatToWrite(t *testing.T) {
+	for text, says := range map[string]string{
+		strings.Replace("{"+simple+"}", `"1m"`, `"0s"`, 1):                           "window.every: is 0s; use 1s to 12h",
+		strings.Replace("{"+simple+"}", `"unit": "requests", `, "", 1):               "unit: is missing; use 1 to 64",
+		strings.Replace("{"+simple+"}", `{"us": 1}`, `{"us": -1}`, 1):                "allocation.weights.us: is negative; use 0 to 2147483648",
+		strings.Replace("{"+simple+"}", `{"us": 1}`, `{"us": 10000000000000000}`, 1): "allocation.weights.us: is over 2^53; use at most 2147483648",
+		strings.Replace("{"+simple+"}", `"a"`, `"{a}", "max_instances": -1`, 1):      "max_instances: is negative; use 1 to 1000000000",
+	} {
+		if _, err := ParseBudget([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), says) {
+			t.Errorf("%s: %v, not %s", text, err, says)
+		}
+	}
+}

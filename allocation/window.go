@@ -10,6 +10,8 @@ const (
 	MaxEvery = 12 * Hour
 )
 
+const everyBounds = "use 1s to 12h; longer periods are {calendar: day|week|month|year}"
+
 // Instants outside these have no period, so that arithmetic on dates never
 // leaves what text can name. A clock that shows such a time is broken.
 const (
@@ -58,7 +60,7 @@ func (w Window) Validate() error {
 	}
 	if w.Every != 0 && (w.Every < MinEvery || w.Every > MaxEvery) {
 		found.add("window.every", fmt.Sprintf("is %s", w.Every),
-			"use 1s to 12h; longer periods are {calendar: day|week|month|year}")
+			everyBounds)
 	}
 	if w.Calendar != "" {
 		if _, ok := calendarUnits[w.Calendar]; !ok {
