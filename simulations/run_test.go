@@ -29,7 +29,7 @@ func TestSeeds(t *testing.T) {
 // Runs of fresh seeds: if this fails, an invariant of the design does not hold under some fault, and the message says how
 // to see it again.
 func TestFreshRuns(t *testing.T) {
-	o := Options{Seed: 20_000, Runs: 30, For: 30 * time.Second}
+	o := Options{Seed: 20_000, Runs: 20, For: 30 * time.Second}
 	if raceEnabled {
 		o.Runs = 3
 	}
@@ -84,7 +84,7 @@ func TestExpectedFailures(t *testing.T) {
 			break
 		}
 		t.Run(e.Name, func(t *testing.T) {
-			r, err := Run(t.Context(), Options{Seed: 1, Runs: 4, For: 40 * time.Second, Kind: e.Name, Go: true})
+			r, err := Run(t.Context(), Options{Seed: 1, Runs: 2, For: 30 * time.Second, Kind: e.Name, Go: true})
 			if err != nil {
 				t.Fatal(err)
 			}

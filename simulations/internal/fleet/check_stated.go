@@ -33,15 +33,11 @@ func (f *fleet) misstated() (list []string) {
 			}
 		}
 	}
-	lost := f.forgot()
 	for _, ref := range f.check.openLedgers() {
 		for _, r := range f.regions {
 			for _, k := range r.db.Keys(ref) {
 				at := statedKey{r.name, ref.Budget, k.Period, k.Class}
 				truth := r.counted(ref, k)
-				if lost && stated[at].spent <= truth.spent && stated[at].overdraft <= truth.overdraft {
-					continue // what is exposed is overstated, which is all that losing it may do
-				}
 				if stated[at] != truth {
 					list = append(list, fmt.Sprintf("%s, period %s: %s has %+v, and the coordinator has written down %+v", ref.Budget, k.Period, r.name, truth, stated[at]))
 				}
@@ -51,18 +47,7 @@ func (f *fleet) misstated() (list []string) {
 	return list
 }
 
-// forgot says whether some replica has ended: what it had acknowledged in its last 2 s and not written down is forgotten,
-// until the owner changes something of that shard again.
-func (f *fleet) forgot() bool {
-	for _, c := range f.replicas {
-		if c.process.Lives() > 1 {
-			return true
-		}
-	}
-	return false
-}
-
-// understated notes what the record of a closed term says to have been spent less than it was: see forgot.
+// understated notes what the record of a closed term says to have been spent less than it was.
 func (c *checks) understated(v *ledgerView, closing coordinator.Closing) {
 	for _, at := range closing.Regions {
 		db := c.databaseOf(at.Region)
@@ -75,12 +60,9 @@ func (c *checks) understated(v *ledgerView, closing coordinator.Closing) {
 			used += u.Spent + u.Reserved
 		}
 		c.fleet.notes["closings"]++
-		switch {
-		case at.Spent+at.Reserved < used && !c.fleet.forgot():
+		if at.Spent+at.Reserved < used {
 			c.fleet.notes["closings that say too little"]++
 			c.fleet.w.Trace("note", "the closing of "+v.doc.Budget+" says too little of "+at.Region)
-		case at.Spent+at.Reserved < used:
-			c.fleet.notes["closings that say too little after a replica ended"]++
 		}
 	}
 }

@@ -49,9 +49,11 @@ func TestFaults(t *testing.T) {
 		"answer lost":   {Exchange, func(_, back *Conditions) { back.Lose = 1 }, 1, context.DeadlineExceeded},
 		"repeated":      {Exchange, func(there, _ *Conditions) { there.Repeat = 1 }, 2, nil},
 		"not repeated":  {Connection, func(there, _ *Conditions) { there.Repeat = 1 }, 1, nil},
-		"late": {Connection, func(there, _ *Conditions) {
-			there.Late, there.LateMost = 1, 100*time.Hour
-		}, 0, context.DeadlineExceeded},
+		"late":          {Exchange, func(there, _ *Conditions) { there.Late, there.LateMost = 1, 100*time.Hour }, 0, context.DeadlineExceeded},
+		// A connection that is silent is given up: nobody waits for ever.
+		"silent":      {Connection, func(there, _ *Conditions) { there.Late, there.LateMost = 1, 100*time.Hour }, 0, ErrBroken},
+		"silent back": {Connection, func(_, back *Conditions) { back.Cut = true }, 1, ErrBroken},
+		"gone":        {Connection, func(there, _ *Conditions) { there.Lose = 1 }, 0, ErrBroken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			served := 0
