@@ -88,7 +88,7 @@ func (s *Service) status(ctx context.Context) (Status, error) {
 	st.Members = members
 	for _, m := range members {
 		if !m.Healthy {
-			add(SeverityWarning, "start it again, or replace it", "etcd member %s at %s is not healthy: %s", m.Name, m.Endpoint, m.Problem)
+			add(SeverityWarning, "start it again, or replace it", "etcd member %s is not healthy: %s", memberText(m), m.Problem)
 		}
 	}
 	if st.EvidenceAge > maxEvidenceAge.Milliseconds() {
@@ -180,6 +180,14 @@ func (s *Service) uses() (above, over []BudgetUse) {
 		return cmp.Or(cmp.Compare(b.Overcommitted, a.Overcommitted), cmp.Compare(a.Budget, b.Budget))
 	})
 	return above[:min(maxListed, len(above))], over[:min(maxListed, len(over))]
+}
+
+// memberText names a member. One that never started has no name in etcd, and one that none of the others knows has none here.
+func memberText(m Member) string {
+	if m.Name == "" || m.Name == m.Endpoint {
+		return m.Endpoint
+	}
+	return m.Name + " at " + m.Endpoint
 }
 
 func (s *Service) etcdMembers(ctx context.Context) ([]Member, error) {

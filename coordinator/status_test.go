@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -8,7 +9,7 @@ import (
 	"tranche/coordinator"
 )
 
-// problemsOf are the lines of a status about a region.
+// problemsOf are the lines of a status that name something, like a region.
 func problemsOf(w *world, r *replica, region string) (lines []string) {
 	w.t.Helper()
 	for _, p := range get[coordinator.Status](w, r, "/v1/status").Problems {
@@ -52,6 +53,33 @@ func TestSilentRegionWithoutTerms(t *testing.T) {
 	w.clock.move(9 * time.Hour)
 	text := strings.Join(problemsOf(w, r, "us-east"), "\n")
 	if !strings.Contains(text, "refuses budget acme/requests with no_allocation") || strings.Contains(text, "for 0s") {
+		t.Error(text)
+	}
+}
+
+// unnamed is an etcd of which one member does not answer and is known by its address only.
+type unnamed struct{ coordinator.Store }
+
+func (unnamed) Members(context.Context) ([]coordinator.Member, error) {
+	return []coordinator.Member{{Endpoint: "http://127.0.0.1:9", Problem: "no answer"}}, nil
+}
+
+// What is not there is not told: neither the name of a member nor 0 stranded units.
+func TestStatusTellsNothingEmpty(t *testing.T) {
+	w := newWorld(t, 0)
+	w.store = unnamed{w.store}
+	r := w.start()
+	east := w.addRegion("us-east")
+	east.join(r)
+	w.must(r, 201, "POST", "/v1/budgets", `{"budget":"b","unit":"tokens","limit":7,"window":{"calendar":"day"},"allocation":{"policy":"home","region":"us-east"}}`)
+	east.untilQuiet(r)
+	east.spend("b", 7)
+	east.untilQuiet(r)
+	w.clock.move(2 * time.Minute)
+	if text := strings.Join(problemsOf(w, r, "stranded"), "\n"); text != "" {
+		t.Error(text)
+	}
+	if text := strings.Join(problemsOf(w, r, "etcd member"), "\n"); !strings.HasPrefix(text, "warning: etcd member http://127.0.0.1:9 is not healthy: no answer") {
 		t.Error(text)
 	}
 }

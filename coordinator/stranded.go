@@ -81,7 +81,9 @@ func (s *Service) canBeAsked(h allocation.Holder, now time.Time) bool {
 
 // add takes one line into the report.
 func (r *StrandedReport) add(line StrandedLine) {
-	r.Total[line.Unit] += line.Stranded
+	if line.Stranded != 0 { // "0 tokens" is nothing to tell
+		r.Total[line.Unit] += line.Stranded
+	}
 	r.Permits += line.Stranded
 	if len(r.Lines) < maxStrandedLines {
 		r.Lines = append(r.Lines, line)

@@ -1,7 +1,9 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -52,12 +54,15 @@ func (s *Store) ask(ctx context.Context, endpoints []string, known []*etcdserver
 		for _, m := range known {
 			// One that does not answer is known by its address only.
 			if m.ID == ids[i] || ids[i] == 0 && slices.Contains(m.ClientURLs, endpoint) {
-				members[i].Name, seen[m.ID] = m.Name, true
+				members[i].Name, seen[m.ID] = nameOf(m), true
 			}
 		}
 	}
 	return members, seen
 }
+
+// nameOf is a member's name, or its id: one that was added and never started has none yet.
+func nameOf(m *etcdserverpb.Member) string { return cmp.Or(m.Name, fmt.Sprintf("%x", m.ID)) }
 
 func (s *Store) status(ctx context.Context, endpoint string) (coordinator.Member, uint64) {
 	ctx, cancel := context.WithTimeout(ctx, memberTimeout)
