@@ -90,3 +90,30 @@ func TestDemoLeavesNothingWhenInterrupted(t *testing.T) {
 	}
 	d.nothingLeft(t)
 }
+
+// tranche demo | head: who looks at its first lines only must not have to clean up after it either.
+func TestDemoLeavesNothingWhenNobodyReads(t *testing.T) {
+	d := demo{dir: clustertest.Dir(t)}
+	t.Setenv("TMPDIR", d.dir)
+	cmd, err := process.Command(nil, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(output)
+	for lines.Scan() && !strings.Contains(lines.Text(), "starting etcd") {
+	}
+	output.Close()
+	if err := cmd.Wait(); err == nil || !strings.Contains(said.String(), "nobody reads its output any more") {
+		t.Errorf("%v: %s", err, said.String())
+	}
+	d.nothingLeft(t)
+}

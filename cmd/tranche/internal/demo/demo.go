@@ -18,6 +18,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"tranche/cmd/tranche/internal/stage"
@@ -51,7 +54,12 @@ type Options struct {
 
 // Run walks through all steps. It returns an error at the first that is not as promised.
 func Run(ctx context.Context, o Options) (err error) {
-	t := &teller{out: o.Out, err: o.Err, json: o.JSON, started: time.Now()}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE) // else it would kill us before we have cleaned up; now the write fails
+	defer signal.Stop(broken)
+	t := &teller{out: heard{o.Out, stop}, err: heard{o.Err, stop}, json: o.JSON, started: time.Now()}
 	walk, cancel := context.WithTimeoutCause(ctx, walkAtMost, errors.New("the demo took too long"))
 	defer cancel()
 	t.say("Tranche demo: a hard budget of %d requests for two regions, %s and %s.\n", limit, regionA, regionB)
@@ -84,6 +92,23 @@ func Run(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
+// errUnheard ends a demo that nobody watches any more: tranche demo | head.
+var errUnheard = errors.New("nobody reads its output any more")
+
+// heard is an output whose end ends the demo.
+type heard struct {
+	to  io.Writer
+	end context.CancelCauseFunc
+}
+
+func (h heard) Write(p []byte) (int, error) {
+	n, err := h.to.Write(p)
+	if err != nil {
+		h.end(fmt.Errorf("%w: %w", errUnheard, err))
+	}
+	return n, err
+}
+
 // verdict is the last line for programs.
 type verdict struct {
 	Limit            int64   `json:"limit"`
@@ -96,7 +121,7 @@ type verdict struct {
 
 // explain adds what a process that should run has said last.
 func explain(ctx context.Context, w *world, err error) error {
-	if cause := context.Cause(ctx); cause != nil && errors.Is(err, context.Canceled) {
+	if cause := context.Cause(ctx); cause != nil && (errors.Is(err, context.Canceled) || errors.Is(cause, errUnheard)) {
 		return fmt.Errorf("the demo was ended: %w", cause)
 	}
 	return errors.Join(err, w.Failure())

@@ -24,6 +24,7 @@ const (
 // start brings everything up. The world is never nil, so that what came up can be stopped.
 func start(ctx context.Context, t *teller) (*world, error) {
 	w := &world{tell: t, record: newRecord()}
+	stage.Sweep()
 	var err error
 	w.Stage, err = stage.Start(ctx, stage.Options{
 		Regions: []string{regionA, regionB}, NodesEach: 2, Coordinators: 1, Unreachable: unreachable, Progress: t.progress,

@@ -7,7 +7,7 @@
 //	                   ├─ links to the coordinators (package proxy), which can be cut
 //	                   └─ nodes, processes of this binary
 //
-// Stop leaves nothing behind; on Linux the processes die with this one even if it is killed.
+// Stop leaves nothing behind; on Linux the processes die with this one even if it is killed, and Sweep removes its folder.
 package stage
 
 import (
@@ -61,6 +61,7 @@ type Stage struct {
 	Regions      map[string]*Region
 
 	options Options
+	owner   *os.File // see makeFolder
 }
 
 // Region is one region.
@@ -93,10 +94,7 @@ func Start(ctx context.Context, o Options) (*Stage, error) {
 	}
 	started := time.Now()
 	var err error
-	if s.Dir, err = os.MkdirTemp("", "tranche-stage-"); err != nil {
-		return s, fmt.Errorf("start a deployment: %w", err)
-	}
-	if err := os.Chmod(s.Dir, 0o755); err != nil { // Postgres may run as another user, who must reach its own folder
+	if s.Dir, s.owner, err = makeFolder(); err != nil {
 		return s, fmt.Errorf("start a deployment: %w", err)
 	}
 	for _, name := range o.Regions {
@@ -220,6 +218,9 @@ func (s *Stage) Stop() error {
 	err := errors.Join(Together(ctx, first...), Together(ctx, then...), Together(ctx, last...))
 	if s.Dir != "" {
 		err = errors.Join(err, os.RemoveAll(s.Dir))
+	}
+	if s.owner != nil {
+		_ = s.owner.Close() // nothing rests on what stands in it
 	}
 	return err
 }
