@@ -223,7 +223,7 @@ func (a *App) openOwner(ctx context.Context, o nodeOptions, deployment string, l
 	if errors.Is(err, regional.ErrNotReady) {
 		return nil, fmt.Errorf("%w; each region needs a database of its own: correct --postgres-url or the region's token", err)
 	}
-	return owner, err
+	return owner, onceEach(err)
 }
 
 // startPostgres runs the Postgres of --dev.
