@@ -15,13 +15,6 @@ type ledgerView struct {
 	closed   bool
 	restored bool                           // etcd was restored since it was last written: it may go on from before
 	stamps   map[allocation.Generation]bool // every generation that it ever had
-	owed     map[owedKey]bool
-}
-
-type owedKey struct {
-	period int
-	holder allocation.Holder
-	class  allocation.Class
 }
 
 // limitOf is the highest limit that ever counted in a period: no more may be spent or reserved.
@@ -81,7 +74,7 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 		c.must(ref.Term >= c.ends[ref.Budget], 10, "the term %s of %s begins before %s, where the one before it ended", ref.Term, ref.Budget, c.ends[ref.Budget])
 		c.ends[ref.Budget] = next.Periods.End()
 		c.must(next.Periods.End() <= b.doc.OpenedThrough, 10, "the term %s of %s ends after what is opened", ref.Term, ref.Budget)
-		v = &ledgerView{key: key, highest: limit, stamps: map[allocation.Generation]bool{}, owed: map[owedKey]bool{}}
+		v = &ledgerView{key: key, highest: limit, stamps: map[allocation.Generation]bool{}}
 		c.ledgers[ref] = v
 	} else if !v.restored {
 		c.must(!v.closed, 8, "the ledger of %s, term %s, was closed and is there again", ref.Budget, ref.Term)

@@ -92,7 +92,6 @@ type fleet struct {
 
 	admin     string // the first admin token
 	quiet     bool   // clients stop
-	finishing bool
 	healed    bool
 	gaveUp    string // who stopped for good, in a run that loses history
 	decisions int
