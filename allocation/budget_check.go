@@ -24,7 +24,7 @@ func (b Budget) Validate() error {
 	}
 	switch {
 	case b.Limit == nil:
-		found.add("limit", "limit is missing; 0 refuses all", "say how many units a period has")
+		found.add("limit", "is missing; 0 refuses all", "say how many units a period has")
 	case *b.Limit < 0 || *b.Limit > MaxUnits:
 		found.add("limit", fmt.Sprintf("is %d", *b.Limit), fmt.Sprintf("use 0 to %d", MaxUnits))
 	}

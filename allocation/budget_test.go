@@ -151,7 +151,7 @@ func TestBudgetProblemsAreReportedTogether(t *testing.T) {
 	if first, ok := errors.AsType[*FieldError](err); !ok || first.Field != "budget" {
 		t.Errorf("as a *FieldError it is %v", first)
 	}
-	if text := err.Error(); !strings.Contains(text, "limit: limit is missing; 0 refuses all") || strings.Count(text, "\n") != 4 {
+	if text := err.Error(); !strings.Contains(text, "limit: is missing; 0 refuses all") || strings.Count(text, "\n") != 4 {
 		t.Errorf("in words: %s", text)
 	}
 }

@@ -93,7 +93,7 @@ func TestFaults(t *testing.T) {
 		"underscores":     {line(4, "limit: 1_000"), "f.yaml:4: limit: is 1_000, which YAML reads as 1000"},
 		"signed":          {line(4, "limit: +5"), "f.yaml:4: limit: is +5, which YAML reads as 5"},
 		"octal weight":    {line(7, "allocation: {policy: fixed, weights: {us-east: 03, eu-west: 2}}"), "f.yaml:7: allocation.weights.us-east: is 03"},
-		"missing limit":   {line(4, ""), "f.yaml:2: limit: limit is missing"},
+		"missing limit":   {line(4, ""), "f.yaml:2: limit: is missing"},
 		"null limit":      {line(4, "limit:"), "f.yaml:4: limit: is null"},
 		"zone":            {line(5, "window: {calendar: day, zone: Mars/Olympus}"), "f.yaml:5: window.zone"},
 		"given twice":     {line(4, "limit: 1\nlimit: 2"), "f.yaml:5: limit: is given twice"},
