@@ -56,3 +56,18 @@ func TestRegionsAreInOrder(t *testing.T) {
 		t.Errorf("%v, want %v", refs, want)
 	}
 }
+
+// Without this a replica whose clock was ahead for a moment forgot for good that a ledger has to follow its budget: a
+// lowered limit, or a region that joined, never reached the periods that were opened already.
+func TestBehindOutlivesAWrongClock(t *testing.T) {
+	s := &Service{state: newState(func() time.Time { return time.Time{} })}
+	l := &doc[allocation.Ledger]{value: allocation.Ledger{Budget: "a", Periods: allocation.Periods{First: 100, Step: 10, Count: 2}}}
+	ref := refOf(l.value)
+	s.state.terms["a"], s.state.ledgers[ref], s.state.behind[ref] = []*doc[allocation.Ledger]{l}, l, true
+	if got := s.behindOf("a", 5000); len(got) != 0 || s.state.countBehind(5000) != 0 {
+		t.Errorf("with the clock ahead: %v", got)
+	}
+	if got := s.behindOf("a", 105); len(got) != 1 || s.state.countBehind(105) != 1 {
+		t.Errorf("with the clock right again: %v", got)
+	}
+}

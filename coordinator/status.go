@@ -123,7 +123,7 @@ func (s *Service) fillStatus(st *Status, add addStatus) {
 		st.Deployment, st.History, st.Config = d.value.ID, d.value.History, d.value.Config
 	}
 	st.Revision, st.Budgets, st.Ledgers = s.state.revision, s.state.liveBudgets(), len(s.state.ledgers)
-	st.Behind, st.Conserved = len(s.state.behind), len(s.state.broken) == 0
+	st.Behind, st.Conserved = s.state.countBehind(s.instant()), len(s.state.broken) == 0
 	for i, ref := range sortedRefs(s.state.broken, nil) {
 		if i < maxListed {
 			add(SeverityCritical, "stop admitting for this budget and run `tranche verify`", "a ledger is not conserved: %s", s.state.broken[ref])

@@ -88,19 +88,25 @@ func (s *Service) bringOn(ctx context.Context) (followed int, err error) {
 	return eachOf(ctx, s, due, func(ref allocation.ShareRef) (Change, error) { return s.follow(ref, now), nil })
 }
 
-// behindOf are the ledgers of a budget that are behind and not over.
+// behindOf are the ledgers of a budget that are behind and not over. One that is over stays marked until it is closed: only
+// this replica's clock says that it is over, and that clock may be wrong today and right tomorrow.
 func (s *Service) behindOf(budget string, now allocation.Instant) (behind []allocation.ShareRef) {
 	for _, l := range s.state.terms[budget] {
-		ref := refOf(l.value)
-		switch {
-		case !s.state.behind[ref]:
-		case l.value.Periods.End() <= now:
-			delete(s.state.behind, ref) // nothing is granted of it any more
-		default:
+		if ref := refOf(l.value); s.state.behind[ref] && l.value.Periods.End() > now {
 			behind = append(behind, ref)
 		}
 	}
 	return behind
+}
+
+// countBehind is how many ledgers are behind and not over.
+func (s *state) countBehind(now allocation.Instant) (n int) {
+	for ref := range s.behind {
+		if l := s.ledgers[ref]; l != nil && l.value.Periods.End() > now {
+			n++
+		}
+	}
+	return n
 }
 
 // follow is the change that brings one ledger on. It rests on the budget's document too: a grant by an older limit must

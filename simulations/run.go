@@ -200,7 +200,8 @@ func (r *runner) add(run *fleet.Result, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil {
-		if r.err == nil {
+		// A violation that another run found stops this one: that is no error, and must not hide it.
+		if r.err == nil && r.total.Violations == 0 {
 			r.err = fmt.Errorf("run: %w", err)
 		}
 		return

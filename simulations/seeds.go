@@ -20,6 +20,7 @@ func Seeds() []Seed {
 		{Seed: 100107, Reason: "the first call of a region's second node came late: it stopped the region for good"},
 		{Seed: 42, Reason: "a replica ended before it wrote down what it had acknowledged: nobody stated it again"},
 		{Seed: 100461, Reason: "as 42, of what was spent"},
+		{Seed: 1892, Reason: "a replica's clock was ahead for a moment: it forgot for good which ledgers had to follow their budgets"},
 		{Seed: 31, For: 40 * time.Second, Reason: "a late call is overtaken: the owner holds all marks and must not stop (the twin did)"},
 		{Seed: 70, For: 40 * time.Second, Reason: "as 31, with a synchronous replica"},
 		{Seed: 91, For: 40 * time.Second, Reason: "a node starts while its connection is silent: it serves once that is noticed"},
