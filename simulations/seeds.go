@@ -21,6 +21,7 @@ func Seeds() []Seed {
 		{Seed: 42, Reason: "a replica ended before it wrote down what it had acknowledged: nobody stated it again"},
 		{Seed: 100461, Reason: "as 42, of what was spent"},
 		{Seed: 1892, Reason: "a replica's clock was ahead for a moment: it forgot for good which ledgers had to follow their budgets"},
+		{Seed: 500260, Reason: "the answer to an extension came after the reservation had lapsed: the checker took it for a lie"},
 		{Seed: 31, For: 40 * time.Second, Reason: "a late call is overtaken: the owner holds all marks and must not stop (the twin did)"},
 		{Seed: 70, For: 40 * time.Second, Reason: "as 31, with a synchronous replica"},
 		{Seed: 91, For: 40 * time.Second, Reason: "a node starts while its connection is silent: it serves once that is noticed"},
