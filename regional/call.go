@@ -136,6 +136,9 @@ func admits(op allocation.Op) bool {
 
 // collect takes the decision of a call, or ends the wait for it.
 func (n *Node) collect(c *call) allocation.Decision {
+	if c.state.Load() == callAnswered { // nearly always: no lock is taken for it
+		return c.decision
+	}
 	if c.state.CompareAndSwap(callPending, callAbandoned) {
 		return n.cannot(c.request, n.health.undecided())
 	}
