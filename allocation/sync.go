@@ -66,6 +66,9 @@ type SyncCall struct {
 	OpenReservations  int64       `json:"open_reservations"`
 	OldestReservation int64       `json:"oldest_reservation,omitempty"` // when it was made, Unix microseconds
 	WaitMillis        int64       `json:"wait_ms"`                      // how long the coordinator may hold the call while it has nothing to say
+	// CompleteThrough is a ClosedBefore of which this call, with what was acknowledged before, states all: what was spent or
+	// is reserved in the periods that end at or before it. 0: the call had no room for all that changed.
+	CompleteThrough Instant `json:"complete_through,omitempty"`
 	// Lost: the owner's database lost history and asks for a new incarnation. Incarnation is then the one that it had.
 	Lost bool `json:"lost,omitempty"`
 	// All: the owner holds no shares but those that were stated, with Held, in this call and in those before it under this

@@ -8,8 +8,8 @@ import (
 	"tranche/allocation"
 )
 
-// closeTerms closes ledgers that are over everywhere: every owner that holds permits of one has stated that it spends
-// none of its periods any more. No clock of ours decides (invariant 5); a region that is cut off keeps its ledgers open.
+// closeTerms closes ledgers that are over everywhere: every owner that holds permits of one spends none of its periods any
+// more, and has stated all that it spent (see stated_through.go). No clock of ours decides (invariant 5); a region that is cut off keeps its ledgers open.
 //
 // The ledger goes and the closing comes in one transaction. It is never opened again: its budget records how far terms
 // were opened, and new ones begin after that.
@@ -32,7 +32,7 @@ func (s *Service) closeTerms(ctx context.Context) (closed int, err error) {
 func (s *Service) overEverywhere(l allocation.Ledger) bool {
 	for _, h := range holders(l) {
 		r := s.state.regions[h.Region]
-		if r == nil || r.contact.Incarnation != h.Incarnation || r.contact.ClosedBefore < l.Periods.End() {
+		if r == nil || r.contact.Incarnation != h.Incarnation || r.contact.StatedThrough < l.Periods.End() {
 			return false
 		}
 	}

@@ -77,14 +77,15 @@ type Contact struct {
 	Format            int                `json:"format"`
 	Region            string             `json:"region"`
 	Incarnation       string             `json:"incarnation"`
-	Heard             int64              `json:"heard"`            // counts the calls: of two contacts the higher is newer, whatever clocks say
-	At                time.Time          `json:"at"`               // arrival of the latest call
-	SkewMicros        int64              `json:"skew_us"`          // the owner's database clock less the coordinator's, at arrival
-	ClosedBefore      allocation.Instant `json:"closed_before"`    // only rises
-	Config            int64              `json:"config"`           // that the owner had stored
-	History           allocation.History `json:"history,omitzero"` // of etcd, that the owner had stored
-	Marks             []allocation.Mark  `json:"marks,omitempty"`  // of the owner's writers, the newest of each
-	Ended             []string           `json:"ended,omitempty"`  // writers that are forgotten; the latest maxEnded
+	Heard             int64              `json:"heard"`                    // counts the calls: of two contacts the higher is newer, whatever clocks say
+	At                time.Time          `json:"at"`                       // arrival of the latest call
+	SkewMicros        int64              `json:"skew_us"`                  // the owner's database clock less the coordinator's, at arrival
+	ClosedBefore      allocation.Instant `json:"closed_before"`            // only rises
+	StatedThrough     allocation.Instant `json:"stated_through,omitempty"` // only rises: what was done before it stands in the statements
+	Config            int64              `json:"config"`                   // that the owner had stored
+	History           allocation.History `json:"history,omitzero"`         // of etcd, that the owner had stored
+	Marks             []allocation.Mark  `json:"marks,omitempty"`          // of the owner's writers, the newest of each
+	Ended             []string           `json:"ended,omitempty"`          // writers that are forgotten; the latest maxEnded
 	Nodes             []NodeSeen         `json:"nodes,omitempty"`
 	Stopped           string             `json:"stopped,omitempty"`
 	OpenReservations  int64              `json:"open_reservations"`

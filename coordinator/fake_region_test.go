@@ -59,7 +59,7 @@ func (f *fakeRegion) call() allocation.SyncCall {
 	f.marks[0].Value = fmt.Sprintf("a%d", f.marks[0].Count)
 	c := allocation.SyncCall{
 		Format: allocation.SyncFormat, Deployment: f.deployment, Region: f.name, Node: f.name + "-node", Version: "test",
-		Incarnation: f.incarnation, Home: f.home, Clock: f.w.clock.now().UnixMicro(), ClosedBefore: f.closed, Config: f.config,
+		Incarnation: f.incarnation, Home: f.home, Clock: f.w.clock.now().UnixMicro(), ClosedBefore: f.closed, CompleteThrough: f.closed, Config: f.config,
 		Marks: slices.Clone(f.marks), Ended: f.ended, Low: f.low,
 	}
 	shards := map[int][]allocation.ShareStatement{}

@@ -103,7 +103,8 @@ func (s *Service) dueOf(r *region, now time.Time) (due []Change) {
 
 // contactUnwritten says whether there is a call that the document does not show.
 func (r *region) contactUnwritten() bool {
-	return !r.contact.At.IsZero() && (r.contactDoc == nil || r.contact.newerThan(r.contactDoc.value))
+	return !r.contact.At.IsZero() && (r.contactDoc == nil || r.contact.newerThan(r.contactDoc.value) ||
+		r.contact.StatedThrough > r.contactDoc.value.StatedThrough && r.contact.Incarnation == r.contactDoc.value.Incarnation)
 }
 
 // written says whether the document shows what is known.

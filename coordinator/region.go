@@ -33,6 +33,7 @@ type region struct {
 	closedTimes map[allocation.ShareRef]int     // how often it was told of each
 	held        waiters                         // calls that wait for something new to say
 	writing     writing
+	promised    []promise     // complete calls whose statements are not written yet, oldest first
 	skew        time.Duration // the region's clock less ours, when we last heard of a call
 	skewAt      time.Time     // by our clock; zero: we heard of none since we started
 }
@@ -171,6 +172,7 @@ func (s *state) enterStatement(e Event) error {
 			r.shards[d.value.Shard] = sh
 		}
 		sh.doc = d
+		defer r.keepPromises()
 		if sh.incarnation != "" && r.doc != nil && r.doc.value.Incarnation != d.value.Incarnation {
 			return // a former incarnation's
 		}
@@ -225,6 +227,7 @@ func mergeContacts(a, b Contact) Contact {
 		return a
 	}
 	a.ClosedBefore = max(a.ClosedBefore, b.ClosedBefore)
+	a.StatedThrough = max(a.StatedThrough, b.StatedThrough)
 	a.Ended = lastOf(maxEnded, mergeNames(b.Ended, a.Ended))
 	a.Marks = mergeMarks(a.Marks, b.Marks, a.Ended)
 	a.Nodes = mergeNodes(a.Nodes, b.Nodes)

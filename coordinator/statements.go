@@ -144,5 +144,6 @@ func (s *Service) enterStatements(call allocation.SyncCall, arrived time.Time) [
 		}
 		acks = append(acks, allocation.ShardAck{Shard: st.Shard, Number: sh.durable(), Whole: newer && !joins})
 	}
+	r.promises(call)
 	return acks
 }

@@ -101,6 +101,10 @@ func TestClosing(t *testing.T) {
 	}
 	west.closed = first.Until
 	west.sync(r)
+	if closeNow() != 0 {
+		t.Fatal("closed by statements that nobody has written down")
+	}
+	w.persist(r)
 	if closeNow() != 1 {
 		t.Fatal("not closed")
 	}

@@ -71,6 +71,7 @@ func Run(t *testing.T, open func(t *testing.T, idle bool) Opened) {
 		{"statements by two", false, testStatementsByTwo},
 		{"statements of templates", false, testStatementsOfTemplates},
 		{"statements after closing", false, testStatementsAfterClosing},
+		{"complete statements", false, testStatementsComplete},
 		{"what a call says", false, testCall},
 		{"id tables", false, testTables},
 		{"closed terms", false, testClosedTerms},

@@ -213,6 +213,42 @@ func testStatementsAfterClosing(o *owner) {
 	}
 }
 
+// A call says through which closing it is complete. If it had no room for all that changed it must not say so, or the
+// record of a closed term is made before all is known that was spent in it.
+func testStatementsComplete(o *owner) {
+	o.joined(10, "a")
+	if call := o.statements(o.w, nil); call.CompleteThrough != 0 {
+		o.Fatalf("nothing is closed, and complete through %s", call.CompleteThrough)
+	}
+	o.mustCharge(allocation.Spend, "one", 2, o.key("a", 0))
+	closed, err := o.Owner.Close(o.Context(), o.w, o.first+60, 0)
+	o.must(err)
+	call := o.statements(o.w, nil)
+	if _, a := stated(call, "a"); call.CompleteThrough != closed || a == nil || len(a.Usage) != 1 {
+		o.Fatalf("complete through %s, closed before %s: %+v", call.CompleteThrough, closed, call.Statements)
+	}
+	// More than one call holds. The rest is in the next one, and is not complete either: what the first stated has not been
+	// acknowledged, and so would be stated again.
+	answer := o.answer()
+	for i := range allocation.MaxSharesPerCall + 1 {
+		answer.Shares = append(answer.Shares, o.grant(fmt.Sprint("many-", i), 1, 1, 1))
+	}
+	o.apply(answer)
+	acknowledged := map[int]int64{}
+	for calls := 0; ; calls++ {
+		call := o.statements(o.w, acknowledged)
+		if full := calls == 0; full == (call.CompleteThrough == closed) || calls > 2 {
+			o.Fatalf("call %d is complete through %s, and it states %d shards", calls, call.CompleteThrough, len(call.Statements))
+		}
+		if call.CompleteThrough == closed {
+			return
+		}
+		for _, st := range call.Statements {
+			acknowledged[st.Shard] = st.Number
+		}
+	}
+}
+
 // What a call says besides its statements is what the coordinator judges the region by.
 func testCall(o *owner) {
 	answer := o.answer()

@@ -37,9 +37,15 @@ touched as (
     select l.shard, l.budget, l.term from tranche.late_changes as l join based as b on b.shard = l.shard
     where l.changed >= (select xmin_after from oldest) and l.changed >= b.xmin_after)`
 
+	// How many shares of each shard are to be listed, and the closed_before of the same snapshot: whatever was done before
+	// it is in that count, or was acknowledged. Without any there is one row, whose shard is null.
 	countTouched = `
 with ` + touchedShares + `
-select shard, count(*) from touched group by shard order by shard`
+select t.shard, coalesce(t.shares, 0), o.closed_before
+from tranche.owner as o
+left join (select shard, count(*) as shares from touched group by shard) as t on true
+where o.id = 1
+order by t.shard`
 
 	lockShards = `
 select shard from tranche.shards where shard = any($1::smallint[]) order by shard for update`

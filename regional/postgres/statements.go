@@ -68,7 +68,7 @@ func (s *Store) Statements(ctx context.Context, rw regional.Writer, acknowledged
 		if err != nil {
 			return nil, fmt.Errorf("read the bases: %w", err)
 		}
-		chosen, err := s.choose(ctx, t, all)
+		chosen, complete, err := s.choose(ctx, t, all)
 		if err != nil {
 			return nil, fmt.Errorf("look for changes: %w", err)
 		}
@@ -76,6 +76,7 @@ func (s *Store) Statements(ctx context.Context, rw regional.Writer, acknowledged
 		if err != nil {
 			return nil, err
 		}
+		call.CompleteThrough = complete
 		rw.(*writer).home = call.Home
 		return b, nil
 	})
@@ -109,27 +110,31 @@ func (t *transaction) bases(ctx context.Context, acknowledged map[int]int64) ([]
 }
 
 // choose picks the shards that have something to state, as many as one call may hold (always at least one). It goes round,
-// so that busy shards do not keep others from their turn.
-func (s *Store) choose(ctx context.Context, t *transaction, all []base) ([]base, error) {
+// so that busy shards do not keep others from their turn. If it picks all of them, it says through which closed_before the
+// call is then complete: that of the snapshot in which they were counted. A later one would promise what was spent since.
+func (s *Store) choose(ctx context.Context, t *transaction, all []base) ([]base, allocation.Instant, error) {
 	var columns bases
 	for _, b := range all {
 		columns.add(b)
 	}
 	touched := map[int16]int64{}
+	var complete allocation.Instant
 	q := &pgx.Batch{}
 	q.Queue(countTouched, columns.args()...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
-			var shard int16
+			var shard *int16
 			var n int64
-			if err := rows.Scan(&shard, &n); err != nil {
+			if err := rows.Scan(&shard, &n, &complete); err != nil {
 				return err
 			}
-			touched[shard] = n
+			if shard != nil {
+				touched[*shard] = n
+			}
 		}
 		return rows.Err()
 	})
 	if err := t.run(ctx, q); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	first := int(s.nextShard.Load()) % len(all)
 	var chosen []base
@@ -142,12 +147,13 @@ func (s *Store) choose(ctx context.Context, t *transaction, all []base) ([]base,
 		}
 		if sum += n; sum > allocation.MaxSharesPerCall && len(chosen) > 0 {
 			s.nextShard.Store(int64(b.shard))
+			complete = 0
 			break
 		}
 		chosen = append(chosen, b)
 	}
 	slices.SortFunc(chosen, func(a, b base) int { return int(a.shard) - int(b.shard) })
-	return chosen, nil
+	return chosen, complete, nil
 }
 
 // state raises the numbers of the chosen shards and then reads what they state, all in one snapshot.

@@ -18,6 +18,8 @@ const (
 	budgetsAt = coordinator.Root + "budgets/"
 	ledgersAt = coordinator.Root + "ledgers/"
 	marksAt   = coordinator.Root + "marks/"
+
+	contactsAt = coordinator.Root + "contacts/"
 )
 
 // storeSeam stands between a coordinator and etcd.

@@ -122,7 +122,7 @@ func regrantOnTimeout() syncFunc {
 // when a ledger is over.
 func closeByCoordinator() syncFunc {
 	return func(ctx context.Context, c regional.Coordinator, call allocation.SyncCall) (allocation.SyncAnswer, error) {
-		call.ClosedBefore = math.MaxInt32
+		call.ClosedBefore, call.CompleteThrough = math.MaxInt32, math.MaxInt32
 		return c.Sync(ctx, call)
 	}
 }

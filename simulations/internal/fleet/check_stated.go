@@ -47,7 +47,8 @@ func (f *fleet) misstated() (list []string) {
 	return list
 }
 
-// understated notes what the record of a closed term says to have been spent less than it was.
+// understated judges that the record of a closed term says of no owner that it spent less than it did (invariant 1): a
+// ledger is closed only by what was stated.
 func (c *checks) understated(v *ledgerView, closing coordinator.Closing) {
 	for _, at := range closing.Regions {
 		db := c.databaseOf(at.Region)
@@ -60,10 +61,8 @@ func (c *checks) understated(v *ledgerView, closing coordinator.Closing) {
 			used += u.Spent + u.Reserved
 		}
 		c.fleet.notes["closings"]++
-		if at.Spent+at.Reserved < used {
-			c.fleet.notes["closings that say too little"]++
-			c.fleet.w.Trace("note", "the closing of "+v.doc.Budget+" says too little of "+at.Region)
-		}
+		c.must(at.Spent+at.Reserved >= used, 1, "the closing of %s, term %s, says that %s spent %d and reserves %d, and it is %d in all",
+			v.doc.Budget, v.doc.Periods.Start(), at.Region, at.Spent, at.Reserved, used)
 	}
 }
 

@@ -34,10 +34,11 @@ func (o *Owner) Statements(ctx context.Context, rw regional.Writer, acknowledged
 		if err := x.statement(); err != nil {
 			return false, err
 		}
-		chosen := o.choose(x, acknowledged)
+		chosen, complete := o.choose(x, acknowledged)
 		if err := x.state(chosen, &call); err != nil {
 			return false, err
 		}
+		call.CompleteThrough = complete
 		rw.(*writer).home = call.Home
 		return true, nil
 	})
@@ -74,9 +75,10 @@ func (t *tables) toState(b base) []allocation.ShareRef {
 	return refs
 }
 
-// choose picks the shards that have something to state, as many as one call may hold, going round.
-func (o *Owner) choose(x *transaction, acknowledged map[int]int64) []base {
-	var chosen []base
+// choose picks the shards that have something to state, as many as one call may hold, going round; and says through which
+// closed_before these are all.
+func (o *Owner) choose(x *transaction, acknowledged map[int]int64) (chosen []base, complete allocation.Instant) {
+	complete = x.db.tables.owner.closedBefore
 	sum := 0
 	for i := range allocation.Shards {
 		b := x.baseOf((o.nextShard+i)%allocation.Shards, acknowledged)
@@ -85,12 +87,13 @@ func (o *Owner) choose(x *transaction, acknowledged map[int]int64) []base {
 		}
 		if sum += b.touched; sum > allocation.MaxSharesPerCall && len(chosen) > 0 {
 			o.nextShard = b.shard
+			complete = 0
 			break
 		}
 		chosen = append(chosen, b)
 	}
 	slices.SortFunc(chosen, func(a, b base) int { return a.shard - b.shard })
-	return chosen
+	return chosen, complete
 }
 
 // state raises the numbers of the chosen shards under their locks, and then reads what they state at one moment: a higher
