@@ -162,7 +162,14 @@ var rules = []rule{
 			if !s.in("regional/client") || s.isTest() {
 				return nil
 			}
+			const apart = module + "/regional/client/grpcclient" // so that only its users get gRPC with it
 			return refused(s, func(name string) bool {
+				switch {
+				case s.in("regional/client/grpcclient") && within(name, "google.golang.org/grpc"):
+					return true
+				case within(name, apart):
+					return s.in("regional/client/grpcclient")
+				}
 				return standard(name) || within(name, module+"/allocation") || within(name, module+"/regional/client")
 			})
 		},
@@ -359,6 +366,10 @@ func TestRulesCanFail(t *testing.T) {
 		{"regional/client/a.go", `package a; import _ "github.com/google/uuid"`, "regional/client"},
 		{"regional/client/a.go", `package a; import _ "tranche/regional"`, "regional/client"},
 		{"regional/client/a.go", `package a; import (_ "net/http"; _ "tranche/allocation")`, ""},
+		{"regional/client/a.go", `package a; import _ "google.golang.org/grpc"`, "regional/client"},
+		{"regional/client/a.go", `package a; import _ "tranche/regional/client/grpcclient"`, "regional/client"},
+		{"regional/client/grpcclient/a.go", `package a; import (_ "google.golang.org/grpc/codes"; _ "tranche/regional/client")`, ""},
+		{"regional/client/grpcclient/a.go", `package a; import _ "github.com/x/y"`, "regional/client"},
 		{"regional/a.go", `package a; import _ "github.com/jackc/pgx/v5/pgxpool"`, "Postgres stays"},
 		{"cmd/tranche/a.go", `package a; import _ "database/sql"`, "Postgres stays"},
 		{"regional/postgres/x/a.go", `package a; import (_ "github.com/jackc/pgx/v5"; _ "github.com/pressly/goose/v3")`, ""},
