@@ -47,6 +47,8 @@ type Options struct {
 	Coordinators int // more than one needs EtcdMembers
 	EtcdMembers  int // processes of their own; 0: one inside the one coordinator
 	Unreachable  time.Duration
+	// Databases are URLs of databases that are there already, by region; the others get a Postgres of their own.
+	Databases map[string]string
 	// Progress hears what takes its time; nil: nobody does.
 	Progress func(format string, args ...any)
 }

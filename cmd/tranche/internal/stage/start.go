@@ -130,6 +130,10 @@ func (s *Stage) startGlobal(ctx context.Context) (err error) {
 func (s *Stage) adminFile() string { return filepath.Join(s.Dir, "admin.token") }
 
 func (s *Stage) startPostgres(ctx context.Context, r *Region) (err error) {
+	if url := s.options.Databases[r.Name]; url != "" {
+		r.Database = url
+		return nil
+	}
 	if r.Postgres, err = cluster.Start(ctx, cluster.Options{Dir: filepath.Join(s.Dir, r.Name)}); err != nil {
 		return err
 	}
