@@ -24,13 +24,15 @@ const (
 	progressWait = 30 * time.Second
 )
 
+// serial numbers the ids of all loads.
+var serial atomic.Int64
+
 // load is clients that ask under ids of their own and write every answer down. An id without an answer is asked again, at
 // the region's other node, until its truth is known: nothing stays open.
 type load struct {
-	stage  *stage.Stage
-	serial atomic.Int64
-	done   sync.WaitGroup
-	count  map[string]*atomic.Int64 // admissions by region
+	stage *stage.Stage
+	done  sync.WaitGroup
+	count map[string]*atomic.Int64 // admissions by region
 
 	mu       sync.Mutex
 	admitted map[string]map[string]int // by region: ids, and how often they were asked
@@ -69,7 +71,7 @@ func startLoad(ctx context.Context, t *testing.T, s *stage.Stage, tenants ...str
 func (l *load) ask(ctx context.Context, region, tenant string, clients []*api.Client) {
 	ctx, cancel := context.WithTimeout(ctx, truthWithin)
 	defer cancel()
-	n := l.serial.Add(1)
+	n := serial.Add(1)
 	id := fmt.Sprintf("%s-%06d", tenant, n)
 	tick := time.NewTicker(retryEvery)
 	defer tick.Stop()

@@ -21,9 +21,13 @@ import (
 	"tranche/regional/postgres/cluster/clustertest"
 )
 
-// certificate makes a certificate for 127.0.0.1 that signs itself.
-func certificate(t *testing.T, dir string) (cert, key string) {
+// certificate makes a certificate for 127.0.0.1 and other addresses that signs itself.
+func certificate(t *testing.T, dir string, also ...string) (cert, key string) {
 	t.Helper()
+	addresses := []net.IP{net.IPv4(127, 0, 0, 1)}
+	for _, a := range also {
+		addresses = append(addresses, net.ParseIP(a))
+	}
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +35,7 @@ func certificate(t *testing.T, dir string) (cert, key string) {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "tranche test"}, IsCA: true, BasicConstraintsValid: true,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IPAddresses: addresses,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	if err != nil {

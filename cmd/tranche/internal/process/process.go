@@ -52,6 +52,11 @@ func Command(env []string, args ...string) (*exec.Cmd, error) {
 // The kernel ties "kill me when my parent dies" to the parent's thread, so the goroutine that starts the child keeps its
 // thread until the child has ended.
 func Start(name, log string, env []string, args ...string) (*Child, error) {
+	return StartIn(func() error { return nil }, name, log, env, args...)
+}
+
+// StartIn is Start on a thread that enter has prepared, such as by moving it into a network namespace.
+func StartIn(enter func() error, name, log string, env []string, args ...string) (*Child, error) {
 	cmd, err := Command(env, args...)
 	if err != nil {
 		return nil, err
@@ -68,7 +73,7 @@ func Start(name, log string, env []string, args ...string) (*Child, error) {
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-		if err := cmd.Start(); err != nil {
+		if err := errors.Join(enter(), cmd.Start()); err != nil {
 			started <- err
 			return
 		}

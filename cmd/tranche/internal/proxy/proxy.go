@@ -21,6 +21,7 @@ const dialTimeout = 3 * time.Second
 type Link struct {
 	target   string
 	listener net.Listener
+	dial     Dial
 	done     sync.WaitGroup
 
 	mu     sync.Mutex
@@ -29,15 +30,23 @@ type Link struct {
 	open   map[net.Conn]struct{}
 }
 
+// Dial connects to an address.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 // Listen starts a link on a free port of 127.0.0.1. Close ends it.
 func Listen(target string) (*Link, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("start a link to %s: %w", target, err)
 	}
-	l := &Link{target: target, listener: listener, open: map[net.Conn]struct{}{}}
+	return Between(listener, target, new(net.Dialer).DialContext), nil
+}
+
+// Between starts a link from a listener to what dial connects to, such as one in another network namespace. Close ends it.
+func Between(listener net.Listener, target string, dial Dial) *Link {
+	l := &Link{target: target, listener: listener, dial: dial, open: map[net.Conn]struct{}{}}
 	l.done.Go(l.accept)
-	return l, nil
+	return l
 }
 
 // Addr is where the link listens, host:port.
@@ -122,7 +131,7 @@ func (l *Link) pass(from net.Conn) {
 	defer l.forget(from)
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	to, err := new(net.Dialer).DialContext(ctx, "tcp", l.target)
+	to, err := l.dial(ctx, "tcp", l.target)
 	if err != nil {
 		return
 	}

@@ -49,6 +49,10 @@ type Options struct {
 	Unreachable  time.Duration
 	// Databases are URLs of databases that are there already, by region; the others get a Postgres of their own.
 	Databases map[string]string
+	// Apart puts each region, and the global side, which is named "global", into a network of its own. Nil: all are in ours.
+	Apart Apart
+	// Certificate and Key are files with which the coordinators serve TLS: they must when regions reach them from elsewhere.
+	Certificate, Key string
 	// Progress hears what takes its time; nil: nobody does.
 	Progress func(format string, args ...any)
 }
@@ -62,8 +66,10 @@ type Stage struct {
 	Etcd         *embedded.Cluster // nil: inside the coordinator
 	Regions      map[string]*Region
 
-	options Options
-	owner   *os.File // see makeFolder
+	options   Options
+	owner     *os.File      // see makeFolder
+	mu        sync.Mutex    // of forwarded
+	forwarded []*proxy.Link // see Apart
 }
 
 // Region is one region.
@@ -80,6 +86,8 @@ type Region struct {
 type Server struct {
 	Name    string
 	Address string // URL
+	ca      string // a file
+	enter   func() error
 	log     string
 	env     []string
 	args    []string
@@ -172,7 +180,7 @@ func secret() string {
 
 // Admin is a client of coordinator i with the first admin token.
 func (s *Stage) Admin(i int) (*api.Client, error) {
-	return api.New("coordinator", s.Coordinators[i].Address, s.AdminToken, "")
+	return api.New("coordinator", s.Coordinators[i].Address, s.AdminToken, s.options.Certificate)
 }
 
 // Gateway is a client of a node as one of the gateways.
@@ -218,6 +226,9 @@ func (s *Stage) Stop() error {
 		last = append(last, func(context.Context) error { return s.Etcd.Stop() })
 	}
 	err := errors.Join(Together(ctx, first...), Together(ctx, then...), Together(ctx, last...))
+	for _, l := range s.forwarded {
+		_ = l.Close() // nobody uses it any more
+	}
 	if s.Dir != "" {
 		err = errors.Join(err, os.RemoveAll(s.Dir))
 	}

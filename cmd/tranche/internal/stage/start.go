@@ -14,7 +14,6 @@ import (
 
 	"tranche/cmd/tranche/internal/api"
 	"tranche/cmd/tranche/internal/process"
-	"tranche/cmd/tranche/internal/proxy"
 	"tranche/coordinator"
 	"tranche/coordinator/etcd/embedded"
 	"tranche/regional/postgres/cluster"
@@ -38,7 +37,7 @@ func freeAddress() (string, error) {
 
 // Start starts the process, also again after a kill, and returns when it is ready.
 func (s *Server) Start(ctx context.Context) error {
-	c, err := process.Start(s.Name, s.log, s.env, s.args...)
+	c, err := process.StartIn(s.enter, s.Name, s.log, s.env, s.args...)
 	if err != nil {
 		return err
 	}
@@ -83,7 +82,7 @@ func (s *Server) stop() error {
 
 // answers is a server's readiness: /readyz says so.
 func (s *Server) answers(ctx context.Context) error {
-	client, err := api.New("server", s.Address, "", "")
+	client, err := api.New("server", s.Address, "", s.ca)
 	if err != nil {
 		return err
 	}
@@ -111,7 +110,11 @@ func (s *Stage) startGlobal(ctx context.Context) (err error) {
 		}
 		name := fmt.Sprintf("coordinator-%d", i+1)
 		server := &Server{Name: name, Address: "http://" + address, log: filepath.Join(s.Dir, name+".log")}
-		server.args = append([]string{"coordinator", "--listen", address, "--log-level", "warn", "--report-unreachable-after", s.options.Unreachable.String(), "--admin-token-file", s.adminFile()}, where...)
+		listen, secured, err := s.placeCoordinator(server, address)
+		if err != nil {
+			return err
+		}
+		server.args = append([]string{"coordinator", "--listen", listen, "--log-level", "warn", "--report-unreachable-after", s.options.Unreachable.String(), "--admin-token-file", s.adminFile()}, append(secured, where...)...)
 		server.ready = func(ctx context.Context) error {
 			text, err := os.ReadFile(s.adminFile())
 			if s.AdminToken = strings.TrimSpace(string(text)); err != nil || s.AdminToken == "" {
@@ -163,12 +166,8 @@ func (s *Stage) startRegion(ctx context.Context, r *Region) error {
 	if err := os.WriteFile(filepath.Join(s.Dir, r.Name+".gateways"), []byte(tokens.String()), 0o600); err != nil {
 		return err
 	}
-	for _, c := range s.Coordinators {
-		link, err := proxy.Listen(strings.TrimPrefix(c.Address, "http://"))
-		if err != nil {
-			return err
-		}
-		r.Links = append(r.Links, link)
+	if err := s.connect(r); err != nil {
+		return err
 	}
 	var parts []func(context.Context) error
 	for i := range s.options.NodesEach {
@@ -188,16 +187,15 @@ func (s *Stage) node(r *Region, number int) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	var coordinators []string
-	for _, l := range r.Links {
-		coordinators = append(coordinators, "http://"+l.Addr())
-	}
 	n := &Server{Name: fmt.Sprintf("%s-%d", r.Name, number), Address: "http://" + address, env: []string{"TRANCHE_POSTGRES_URL=" + r.Database}}
 	n.log = filepath.Join(s.Dir, n.Name+".log")
 	n.args = []string{
-		"node", "--name", n.Name, "--region-token-file", r.token, "--coordinator", strings.Join(coordinators, ","), "--listen", address,
+		"node", "--name", n.Name, "--region-token-file", r.token, "--coordinator", strings.Join(s.coordinatorsOf(r), ","), "--listen", address,
 		"--gateway-token-file", filepath.Join(s.Dir, r.Name+".gateways"), "--sync-every", "250ms", "--log-level", "warn",
 	}
+	if s.options.Certificate != "" {
+		n.args = append(n.args, "--coordinator-ca", s.options.Certificate)
+	}
 	n.ready = n.answers
-	return n, nil
+	return n, s.place(r.Name, address, n)
 }
