@@ -120,6 +120,7 @@ func newAPI(config HTTPConfig, b Backend) *api {
 		{path: "/healthz", methods: get, serve: a.healthz, open: true},
 		{path: "/readyz", methods: get, serve: a.readyz, open: true},
 		{path: "/metrics", methods: get, serve: a.serveMetrics, quick: true},
+		{path: openAPIPath, methods: get, serve: a.serveOpenAPI, open: true},
 	} {
 		r.counts = config.Metrics.route(r.path)
 		a.routes[r.path] = r

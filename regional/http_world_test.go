@@ -21,6 +21,7 @@ import (
 type apiWorld struct {
 	*api
 	owner *memoryOwner
+	t     testing.TB
 }
 
 // apiStart is 12:00:30 of the first minute that the budgets' terms hold.
@@ -70,7 +71,7 @@ func newAPIWorld(t testing.TB, tokens ...Token) *apiWorld {
 	a.random = func(int64) int64 { return 0 }
 	made := 0
 	a.newID = func() string { made++; return fmt.Sprintf("made-%d", made) }
-	return &apiWorld{a, owner}
+	return &apiWorld{a, owner, t}
 }
 
 func termOf(b allocation.Budget) allocation.Term {
@@ -103,6 +104,9 @@ func (w *apiWorld) call(method, path, body string, headers ...string) *http.Resp
 	}
 	recorder := httptest.NewRecorder()
 	w.ServeHTTP(recorder, r)
+	if _, hurries := w.t.(*testing.B); !hurries {
+		checkDocumented(w.t, method, r.URL.Path, body, recorder)
+	}
 	return recorder.Result()
 }
 

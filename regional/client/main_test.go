@@ -85,7 +85,7 @@ func newClient(t testing.TB, o client.Options) *client.Client {
 	if o.Nodes == nil {
 		o.Nodes = []string{nodeURL}
 	}
-	o.Token = token
+	o.Token, o.HTTP = token, &http.Client{Transport: documented{t}}
 	orElse(&o.Patience, 20*time.Second) // the machine may be busy
 	orElse(&o.TryTimeout, 5*time.Second)
 	c, err := client.New(o)
