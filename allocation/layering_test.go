@@ -187,6 +187,16 @@ var rules = []rule{
 		},
 	},
 	{
+		"Envoy's types stay in regional/envoy",
+		"let regional/envoy turn them into what regional.Gate takes and tells",
+		func(s source) []string {
+			if s.in("regional/envoy") || s.isTest() {
+				return nil
+			}
+			return refused(s, func(name string) bool { return !within(name, "github.com/envoyproxy") })
+		},
+	},
+	{
 		"etcd stays in coordinator/etcd",
 		"put the call behind the interface that coordinator declares and coordinator/etcd implements",
 		func(s source) []string {
@@ -374,6 +384,8 @@ func TestRulesCanFail(t *testing.T) {
 		{"cmd/tranche/a.go", `package a; import _ "database/sql"`, "Postgres stays"},
 		{"regional/postgres/x/a.go", `package a; import (_ "github.com/jackc/pgx/v5"; _ "github.com/pressly/goose/v3")`, ""},
 		{"regional/a_test.go", `package a; import _ "github.com/jackc/pgx/v5"`, ""},
+		{"regional/a.go", `package a; import _ "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"`, "Envoy's types stay"},
+		{"regional/envoy/a.go", `package a; import _ "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"`, ""},
 		{"coordinator/a.go", `package a; import _ "go.etcd.io/etcd/client/v3"`, "etcd stays"},
 		{"coordinator/etcd/a.go", `package a; import _ "go.etcd.io/etcd/client/v3"`, ""},
 		{"regional/a.go", "package a" + strings.Repeat("\n", longestFile+1), "files are short"},

@@ -64,7 +64,7 @@ func parseToken(line string) (Token, error) {
 		return Token{}, errors.New("write a name and a token, with a space between them")
 	}
 	t := Token{Name: fields[0]}
-	if !validTokenName(t.Name) {
+	if !ValidTokenName(t.Name) {
 		return Token{}, errors.New("a name has 1 to 64 of letters, digits . _ -")
 	}
 	hash, hashed := strings.CutPrefix(fields[1], hashedTokenTag)
@@ -83,7 +83,8 @@ func parseToken(line string) (Token, error) {
 	return t, nil
 }
 
-func validTokenName(name string) bool {
+// ValidTokenName says whether a credential may have this name.
+func ValidTokenName(name string) bool {
 	if name == "" || len(name) > maxTokenName {
 		return false
 	}
@@ -127,10 +128,18 @@ func (t tokens) caller(r *http.Request, fromLoopback bool) (string, *fault) {
 		return LoopbackCredential, nil
 	}
 	given := r.Header.Values("Authorization")
+	if len(given) == 0 && fromLoopback && isLoopback(r.RemoteAddr) {
+		return LoopbackCredential, nil
+	}
+	return t.bearer(given)
+}
+
+// bearer is the credential's name for the values of an Authorization header, or why it is refused.
+func (t tokens) bearer(given []string) (string, *fault) {
+	if len(t) == 0 {
+		return LoopbackCredential, nil
+	}
 	if len(given) == 0 {
-		if fromLoopback && isLoopback(r.RemoteAddr) {
-			return LoopbackCredential, nil
-		}
 		return "", &fault{kind: tokenMissing, detail: "send Authorization: Bearer and a gateway's token"}
 	}
 	scheme, secret, _ := strings.Cut(given[0], " ")

@@ -21,6 +21,7 @@ type Metrics struct {
 	commits   prometheus.Histogram
 	batches   prometheus.Histogram
 	requests  *prometheus.CounterVec
+	limits    map[string]counter // Envoy's calls by code
 }
 
 type counter = prometheus.Counter
@@ -62,6 +63,11 @@ func NewMetrics(registry *prometheus.Registry) *Metrics {
 	}
 	admissions := vector("tranche_admissions_total", "Decisions by result and reason; checks, which charge nothing, are a result of their own.", "result", "reason")
 	refused := vector("tranche_refused_units_total", "Units that were asked of the budget that refused, by reason. Units of different kinds are added up.", "reason")
+	limits := vector("tranche_envoy_requests_total", "Calls of Envoy's rate limit service by the code of the answer.", "code")
+	m.limits = map[string]counter{}
+	for _, code := range []string{"ok", "over_limit", "unavailable", "unauthenticated"} {
+		m.limits[code] = limits.WithLabelValues(code)
+	}
 	reasons := []allocation.Reason{otherReason}
 	for _, a := range allocation.Answers() {
 		reasons = append(reasons, a.Reason)
@@ -122,6 +128,9 @@ func (m *Metrics) countDecision(d *allocation.Decision) {
 		units.Add(float64(max(0, b.Requested)))
 	}
 }
+
+// envoy is the counter of an answer of Envoy's rate limit service.
+func (m *Metrics) envoy(code string) counter { return m.limits[code] }
 
 // route is the counters of one route by class of status.
 func (m *Metrics) route(path string) (counts [6]counter) {

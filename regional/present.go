@@ -1,6 +1,7 @@
 package regional
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -184,20 +185,31 @@ func (p *presented) write(w http.ResponseWriter) {
 	writeJSON(w, p.status, contentType, &p.body)
 }
 
-// writeJSON is the one place that writes a body. What it is given can always be written as JSON.
+// writeJSON writes a body. What it is given can always be written as JSON.
 func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
 	buffer := takeBuffer()
 	defer giveBuffer(buffer)
-	to := json.NewEncoder(buffer)
-	to.SetEscapeHTML(false)
-	if err := to.Encode(body); err != nil {
-		panic("an answer that is no JSON: " + err.Error())
-	}
+	encodeInto(buffer, body)
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(buffer.Len()))
 	w.WriteHeader(status)
 	_, _ = w.Write(buffer.Bytes()) // a caller that has gone asks again with its id
+}
+
+func encodeInto(buffer *bytes.Buffer, body any) {
+	to := json.NewEncoder(buffer)
+	to.SetEscapeHTML(false)
+	if err := to.Encode(body); err != nil {
+		panic("an answer that is no JSON: " + err.Error())
+	}
+}
+
+// encodeJSON is a body that is kept.
+func encodeJSON(body any) []byte {
+	var buffer bytes.Buffer
+	encodeInto(&buffer, body)
+	return buffer.Bytes()
 }
 
 func formatMicros(at int64) string { return time.UnixMicro(at).UTC().Format(microseconds) }

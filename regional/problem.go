@@ -89,6 +89,14 @@ type faultBody struct {
 
 // writeFault is the one place that tells a fault over HTTP.
 func writeFault(w http.ResponseWriter, f fault) {
+	body := bodyOfFault(f)
+	if body.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(body.RetryAfter, 10))
+	}
+	writeJSON(w, body.Status, problemJSON, body)
+}
+
+func bodyOfFault(f fault) faultBody {
 	body := faultBody{Detail: f.detail, Errors: f.problems, Outcome: outcomeNone}
 	if f.reason != "" {
 		row := allocation.AnswerTo(f.reason)
@@ -96,13 +104,12 @@ func writeFault(w http.ResponseWriter, f fault) {
 		body.Reason, body.Retryable, body.Retry = string(f.reason), row.Retryable(), string(row.Retry)
 		if row.Retryable() {
 			body.RetryAfter = 1
-			w.Header().Set("Retry-After", strconv.FormatInt(body.RetryAfter, 10))
 		}
 	} else {
 		row := faultAnswers[f.kind]
 		body.Type, body.Title, body.Status, body.Reason = typeOurs+string(f.kind), row.title, row.status, string(f.kind)
 	}
-	writeJSON(w, body.Status, problemJSON, body)
+	return body
 }
 
 // problemType is the URI of a refusal's kind.

@@ -119,7 +119,7 @@ func (a *App) runCoordinator(ctx context.Context, o coordinatorOptions) error {
 		ErrorLog: log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
 	log.Info("listening", "address", listener.Addr().String(), "tls", tlsConfig != nil, "version", Version())
-	return serve(ctx, server, listener, service.Run, log)
+	return serve(ctx, server, listener, service.Run, log, nil)
 }
 
 func startEtcd(ctx context.Context, dir string, log hclog.Logger) (*embedded.Server, error) {

@@ -43,6 +43,7 @@ type nodeOptions struct {
 	name, advertise      string
 	syncEvery, retention time.Duration
 	lanes                int
+	envoy                envoyOptions
 	log                  logOptions
 }
 
@@ -78,6 +79,7 @@ When the coordinator cannot be reached the region goes on with the shares that i
 	f.DurationVar(&o.syncEvery, "sync-every", time.Second, "how long the coordinator may hold a call that has nothing to say")
 	f.DurationVar(&o.retention, "retention", 24*time.Hour, "how long admission ids are remembered")
 	f.IntVar(&o.lanes, "lanes", 2, "transactions in flight")
+	o.envoy.flags(f)
 	o.log.flags(f)
 	return c
 }
@@ -157,6 +159,9 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 	if err := regional.CheckListen(o.listen, gateways, tlsConfig != nil); err != nil {
 		return usageError{err}
 	}
+	if err := o.envoy.check(gateways, tlsConfig != nil); err != nil {
+		return err
+	}
 	trusted, err := trust(o.ca)
 	if err != nil {
 		return err
@@ -190,11 +195,16 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 		Coordinator: coordinator, SyncEvery: o.syncEvery, Retention: allocation.Duration(o.retention / time.Second), Lanes: o.lanes,
 		Log: log, Metrics: metrics,
 	}, owner)
-	server := regional.NewServer(regional.NewHandler(regional.HTTPConfig{Tokens: gateways, Metrics: metrics, Logger: log.Named("http")}, node))
+	door := regional.HTTPConfig{Tokens: gateways, Metrics: metrics, Logger: log.Named("http")}
+	beside, err := o.envoy.open(door, node, tlsConfig, log.Named("envoy"))
+	if err != nil {
+		return err
+	}
+	server := regional.NewServer(regional.NewHandler(door, node))
 	server.TLSConfig = tlsConfig
 	server.ErrorLog = log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug})
 	log.Info("listening", "address", listener.Addr().String(), "tls", tlsConfig != nil, "region", o.region, "version", Version())
-	return serve(ctx, server, listener, node.Run, log)
+	return serve(ctx, server, listener, node.Run, log, beside)
 }
 
 func (o *nodeOptions) gateways() ([]regional.Token, error) {

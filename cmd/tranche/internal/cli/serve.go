@@ -22,14 +22,20 @@ import (
 // shutdownPatience bounds how long calls that are under way may take once the service is to end.
 const shutdownPatience = 5 * time.Second
 
-// serve runs a service and its API until ctx ends or one of them fails. At the end it first tells held calls to return,
+// companion is a second API of a service: it is served beside the first, and told to end with it.
+type companion struct {
+	serve func() error // until it is stopped
+	stop  func(grace context.Context)
+}
+
+// serve runs a service and its API, and the companion if there is one, until ctx ends or one of them fails. At the end it first tells held calls to return,
 // then waits for those under way, then ends the service: nobody who was served hears of an end that came too soon.
-func serve(ctx context.Context, server *http.Server, listener net.Listener, run func(context.Context) error, log hclog.Logger) error {
+func serve(ctx context.Context, server *http.Server, listener net.Listener, run func(context.Context) error, log hclog.Logger, beside *companion) error {
 	work, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWork()
 	calls, endCalls := context.WithCancel(work)
 	server.BaseContext = func(net.Listener) context.Context { return calls }
-	worked, served := make(chan error, 1), make(chan error, 1)
+	worked, served := make(chan error, 1), make(chan error, 2)
 	go func() { worked <- run(work) }()
 	go func() {
 		if server.TLSConfig != nil {
@@ -38,6 +44,9 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener, run 
 		}
 		served <- server.Serve(listener)
 	}()
+	if beside != nil {
+		go func() { served <- beside.serve() }()
+	}
 	var failure error
 	running := true
 	select {
@@ -51,6 +60,9 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener, run 
 	endCalls()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
 	defer cancel()
+	if beside != nil {
+		beside.stop(grace)
+	}
 	if err := server.Shutdown(grace); err != nil {
 		log.Warn("calls were still under way", "error", err)
 		_ = server.Close() // what is left of them

@@ -1,0 +1,391 @@
+//go:build unix
+
+package envoy_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	servicev3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"tranche/allocation"
+	"tranche/regional/envoy"
+)
+
+type statuses = []servicev3.RateLimitResponse_Code
+
+const tenantBudget = `{"budget":"acme/requests","unit":"requests","limit":5,"window":{"once":{"from":"2020-01-01T00:00:00Z"}},"match":{"tenant":"acme"},"allocation":{"policy":"home","region":"us-east"}}
+`
+
+const userBudget = `{"budget":"users/{user}","unit":"requests","limit":2,"window":{"every":"1h"},"match":{"tenant":"acme"},"missing_label":"unchecked","allocation":{"policy":"home","region":"us-east"}}
+`
+
+const tokenBudget = `{"budget":"acme/tokens","unit":"tokens","limit":1000,"window":{"calendar":"day"},"match":{"tenant":"acme"},"allocation":{"policy":"home","region":"us-east"}}
+`
+
+// If this failed, Envoy would let through what the budgets refuse, or count what it refuses.
+func TestOneStatusEachAndAllOrNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tenantBudget+userBudget)
+	both := func(id, user string) *servicev3.RateLimitRequest {
+		return ask("edge", one("tenant=acme", "admission_id="+id), one("tenant=acme", "user="+user, "admission_id="+id, "remote_address=192.0.2.1"))
+	}
+	r := w.want(ok, statuses{ok, ok}, both("a", "bob"))
+	if s := r.GetStatuses(); s[0].GetLimitRemaining() != 4 || s[1].GetLimitRemaining() != 1 || s[1].GetCurrentLimit().GetName() != "users/{user}" ||
+		s[0].GetCurrentLimit().GetRequestsPerUnit() != 5 || s[0].GetDurationUntilReset() != nil || s[0].GetCurrentLimit().GetUnit() != 0 ||
+		s[1].GetCurrentLimit().GetUnit() != servicev3.RateLimitResponse_RateLimit_HOUR || s[1].GetDurationUntilReset().GetSeconds() < 1 {
+		t.Errorf("statuses: %v", s)
+	}
+	w.want(ok, statuses{ok, ok}, both("b", "bob"))
+	// bob's two are spent: his descriptor refuses, and the tenant's is not charged for it.
+	r = w.want(over, statuses{ok, over}, both("c", "bob"))
+	w.wantSpent("acme/requests", 2, 0)
+	if header(r, "retry-after") == "" || header(r, "ratelimit-policy") == "" || header(r, "tranche-reason") != "ceiling_reached" {
+		t.Errorf("headers: %v", r.GetResponseHeadersToAdd())
+	}
+	if n, err := strconv.Atoi(header(r, "retry-after")); err != nil || n < 1 {
+		t.Errorf("retry-after: %q", header(r, "retry-after"))
+	}
+	var body map[string]any
+	if err := json.Unmarshal(r.GetRawBody(), &body); err != nil || body["status"] != 429.0 || body["evidence"] != nil || body["budgets"] != nil {
+		t.Errorf("the body shows a caller what is the gateway's, or is none: %s", r.GetRawBody())
+	}
+	// The order is that of the call.
+	w.want(over, statuses{over, ok}, ask("edge", one("user=bob", "tenant=acme", "admission_id=d"), one("tenant=acme")))
+	for i := range 3 {
+		w.want(ok, statuses{ok}, ask("edge", one("tenant=acme", "admission_id=e-"+strconv.Itoa(i))))
+	}
+	w.want(over, statuses{over}, ask("edge", one("tenant=acme", "admission_id=f")))
+	w.wantSpent("acme/requests", 5, 0)
+}
+
+// If this failed, a repeated call would be charged again, or an answer that nobody read would be lost.
+func TestRepeatedAndCancelledCalls(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tenantBudget)
+	a := ask("edge", one("tenant=acme", `admission_id="a"`))
+	w.want(ok, statuses{ok}, a)
+	if r := w.want(ok, statuses{ok}, ask("edge", one("tenant=acme", "admission_id=a"))); !r.GetDynamicMetadata().GetFields()["replayed"].GetBoolValue() ||
+		header(r, "ratelimit") != "" {
+		t.Errorf("not a replay: %v", r)
+	}
+	w.wantSpent("acme/requests", 1, 0)
+
+	// The caller goes away while its decision is made: it stands under its id.
+	ctx, cancel := context.WithCancel(w.authorized())
+	decided := make(chan struct{})
+	var once sync.Once
+	w.backend.before = func(context.Context, time.Time) { once.Do(cancel) }
+	w.backend.after = func(context.Context, time.Time) { once.Do(func() {}); close(decided) }
+	_, err := w.client.ShouldRateLimit(ctx, ask("edge", one("tenant=acme", "admission_id=lost")))
+	w.wantError(codes.Canceled, "", nil, err)
+	<-decided
+	w.backend.before, w.backend.after = nil, nil
+	key := allocation.IDKey{Credential: "edge-1", Tenant: "acme", ID: "lost"}
+	w.want(ok, statuses{ok}, ask("edge", one("tenant=acme", "admission_id=lost")))
+	d, found, err := w.node.Find(w.authorized(), key)
+	if err != nil || !found || !d.Admitted() {
+		t.Errorf("not found again: %+v %v %v", d, found, err)
+	}
+	w.wantSpent("acme/requests", 2, 0)
+
+	// The answer was made, and its reader had gone: a repeated call is told the same, and nothing more is charged.
+	ctx, cancel = context.WithCancel(w.authorized())
+	decided = make(chan struct{})
+	w.backend.after = func(context.Context, time.Time) { cancel(); close(decided) }
+	_, err = w.client.ShouldRateLimit(ctx, ask("edge", one("tenant=acme", "admission_id=late")))
+	<-decided
+	w.wantError(codes.Canceled, "", nil, err)
+	w.backend.after = nil
+	w.wantSpent("acme/requests", 3, 0)
+	if r := w.want(ok, statuses{ok}, ask("edge", one("tenant=acme", "admission_id=late"))); !r.GetDynamicMetadata().GetFields()["replayed"].GetBoolValue() {
+		t.Errorf("charged again: %v", r)
+	}
+	w.wantSpent("acme/requests", 3, 0)
+}
+
+// A trap: with skip_if_absent false Envoy does not call at all when the header with the id is missing, so it is set, and
+// the id may be absent here. If this failed, such a request would pass and be charged twice when it is repeated.
+func TestIDRequiredAndAbsent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tenantBudget+strings.Replace(strings.Replace(tenantBudget, "acme", "open", 2), `"match"`, `"admission_id":"generated","match"`, 1))
+	r := w.want(over, statuses{over}, ask("edge", one("tenant=acme")))
+	if header(r, "tranche-reason") != "admission_id_missing" || header(r, "retry-after") != "" {
+		t.Errorf("headers: %v", r.GetResponseHeadersToAdd())
+	}
+	w.wantSpent("acme/requests", 0, 0)
+	// Where the budget allows it an id is made, and the upstream is told.
+	r = w.want(ok, statuses{ok}, ask("edge", one("tenant=open")))
+	if valueOf(r.GetRequestHeadersToAdd(), "admission-id") == "" {
+		t.Errorf("nobody can settle it: %v", r)
+	}
+	// An id is the credential's and the tenant's.
+	w.want(over, statuses{over}, ask("edge", one("tenant=acme", "admission_id=")))
+}
+
+// If this failed, hits would not cost what Envoy says, or a check would be charged.
+func TestHits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tenantBudget+tokenBudget)
+	req := ask("edge", one("tenant=acme", "admission_id=a", "hits=2"), one("tenant=acme", "unit=tokens", "admission_id=a"))
+	req.HitsAddend = 300 // of each descriptor that has none of its own
+	r := w.want(ok, statuses{ok, ok}, req)
+	w.wantSpent("acme/requests", 2, 0)
+	w.wantSpent("acme/tokens", 300, 0)
+	if s := r.GetStatuses(); s[0].GetLimitRemaining() != 3 || s[1].GetLimitRemaining() != 700 ||
+		s[1].GetCurrentLimit().GetUnit() != servicev3.RateLimitResponse_RateLimit_DAY || s[1].GetDurationUntilReset().GetSeconds() < 1 {
+		t.Errorf("statuses: %v", s)
+	}
+	// 0 everywhere is a check: it needs no id and charges nothing.
+	w.want(ok, statuses{ok, ok}, ask("edge", one("tenant=acme", "hits=0"), one("tenant=acme", "unit=tokens", "hits=0")))
+	w.wantSpent("acme/requests", 2, 0)
+	// Charged in one unit, and only looked at in another.
+	mixed := func(id string) *servicev3.RateLimitRequest {
+		return ask("edge", one("tenant=acme", "admission_id="+id), one("tenant=acme", "unit=tokens", "hits=0"))
+	}
+	w.want(ok, statuses{ok, ok}, mixed("b"))
+	w.wantSpent("acme/requests", 3, 0)
+	w.wantSpent("acme/tokens", 300, 0)
+	w.want(ok, statuses{ok, ok}, ask("edge", one("tenant=acme", "admission_id=c"), one("tenant=acme", "admission_id=c", "unit=tokens", "hits=700")))
+	// No token is left: to look at it refuses, and nothing is charged; but what was admitted before stays admitted.
+	w.want(over, statuses{ok, over}, mixed("d"))
+	w.want(over, statuses{over}, ask("edge", one("tenant=acme", "unit=tokens", "hits=0")))
+	w.wantSpent("acme/requests", 4, 0)
+	w.want(ok, statuses{ok, ok}, mixed("b"))
+	w.wantSpent("acme/requests", 4, 0)
+}
+
+// If this failed, somebody could mint budget by giving back what was never charged, or twice.
+func TestRefunds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tokenBudget+tenantBudget)
+	reserve := func(id, hits string) *servicev3.RateLimitRequest {
+		return ask("llm", one("tenant=acme", "admission_id="+id, "hits="+hits))
+	}
+	back := func(id, hits string) *servicev3.RateLimitRequest {
+		return ask("llm", one("tenant=acme", "admission_id="+id, "hits="+hits, "negative"))
+	}
+	refused := func(reason string, req *servicev3.RateLimitRequest) {
+		t.Helper()
+		if r := w.want(over, statuses{over}, req); header(r, "tranche-reason") != reason {
+			t.Errorf("%v: %s, want %s", req, header(r, "tranche-reason"), reason)
+		}
+	}
+	w.want(ok, statuses{ok}, reserve("a", "600"))
+	w.wantSpent("acme/tokens", 0, 600)
+	refused("invalid_request", ask("llm", one("tenant=acme", "hits=10", "negative"))) // no id: it could be anybody's
+	refused("admission_id_unknown", back("never", "10"))
+	refused("cost_exceeds_limit", back("a", "601"))
+	w.want(ok, statuses{ok}, back("a", "200"))
+	w.wantSpent("acme/tokens", 400, 0)
+	w.want(ok, statuses{ok}, back("a", "200")) // repeated: the same answer, given back once
+	w.wantSpent("acme/tokens", 400, 0)
+	refused("admission_id_conflict", back("a", "300")) // it is final by now
+	w.want(ok, statuses{ok}, reserve("b", "500"))
+	all := ask("llm", one("tenant=acme", "admission_id=b", "hits=500", "negative"), one("tenant=acme", "unit=requests", "negative"))
+	w.want(ok, statuses{ok, ok}, all) // nothing is left of it: released
+	w.want(ok, statuses{ok, ok}, all)
+	w.wantSpent("acme/tokens", 400, 0)
+	refused("admission_id_released", reserve("b", "500"))
+	// What was spent is final.
+	w.want(ok, statuses{ok}, ask("llm", one("tenant=acme", "admission_id=c", "op=spend", "hits=100")))
+	refused("admission_id_conflict", back("c", "50"))
+	w.wantSpent("acme/tokens", 500, 0)
+	// Another tenant's id is another id.
+	refused("admission_id_unknown", ask("llm", one("tenant=other", "admission_id=a", "hits=10", "negative")))
+	// The true cost at the end of a stream, and one that is above the estimate.
+	w.want(ok, statuses{ok}, reserve("d", "100"))
+	settle := ask("llm", one("tenant=acme", "admission_id=d", "op=settle", "hits=130"))
+	w.want(ok, statuses{ok}, settle)
+	w.want(ok, statuses{ok}, settle)
+	w.wantSpent("acme/tokens", 630, 0)
+	w.want(ok, statuses{ok}, reserve("e", "100"))
+	w.want(ok, statuses{ok}, ask("llm", one("tenant=acme", "admission_id=e", "op=release")))
+	w.wantSpent("acme/tokens", 630, 0)
+}
+
+// Two of one tenant's calls give the same reservation back at once: once is enough.
+func TestRefundsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tokenBudget)
+	w.want(ok, statuses{ok}, ask("llm", one("tenant=acme", "admission_id=a", "hits=600")))
+	var given atomic.Int64
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			r, err := w.call(ask("llm", one("tenant=acme", "admission_id=a", "hits="+strconv.Itoa(100+i%4), "negative")))
+			if err == nil && r.GetOverallCode() == ok {
+				given.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if s, r := w.spent("acme/tokens"); s < 497 || s > 500 || r != 0 || given.Load() != 10 {
+		t.Errorf("spent %d, reserved %d, %d were told that it was given back", s, r, given.Load())
+	}
+}
+
+// If this failed, an Envoy that waits 20 ms could be told OK after it had gone, or wait for ever.
+func TestDeadlines(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tenantBudget)
+	var left atomic.Int64
+	w.backend.before = func(_ context.Context, deadline time.Time) { left.Store(int64(time.Until(deadline))) }
+	within := func(name string, low, high time.Duration) {
+		t.Helper()
+		if d := time.Duration(left.Load()); d < low || d > high {
+			t.Errorf("%s: %s to decide, want %s to %s", name, d, low, high)
+		}
+	}
+	ctx := token(context.Background(), "Bearer "+edgeToken)
+	_, _ = w.client.ShouldRateLimit(ctx, ask("edge", one("tenant=acme", "admission_id=a"))) // no deadline of its own
+	within("no deadline", -time.Second, envoy.DefaultDeadline)
+	_, _ = w.call(ask("edge", one("tenant=acme", "admission_id=a")))
+	within("10 s", 8*time.Second, 10*time.Second-time.Millisecond)
+
+	// What cannot be decided in time is UNAVAILABLE, never OK: here nothing was begun.
+	w.backend.before = func(ctx context.Context, deadline time.Time) {
+		select {
+		case <-time.After(time.Until(deadline) + time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	r, err := w.client.ShouldRateLimit(ctx, ask("edge", one("tenant=acme", "admission_id=slow")))
+	w.wantError(codes.Unavailable, "overloaded", r, err)
+	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if r, err := w.client.ShouldRateLimit(short, ask("edge", one("tenant=acme", "admission_id=slow"))); err == nil {
+		t.Errorf("decided after its deadline: %v", r)
+	}
+	w.backend.before = nil
+	if _, found, _ := w.node.Find(w.authorized(), allocation.IDKey{Credential: "edge-1", Tenant: "acme", ID: "slow"}); found {
+		t.Error("it was charged, though it was told that nothing was")
+	}
+}
+
+// Every reason of the table is told as the table says.
+func TestEveryReason(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tenantBudget)
+	for _, row := range allocation.Answers() {
+		if row.Reason == allocation.Allow {
+			continue
+		}
+		w.backend.force = row.Reason
+		r, err := w.call(ask("edge", one("tenant=acme", "admission_id=x"), one("tenant=acme", "unit=tokens")))
+		if row.Envoy == "UNAVAILABLE" {
+			w.wantError(codes.Unavailable, string(row.Reason), r, err)
+			continue
+		}
+		if err != nil || r.GetOverallCode() != over || header(r, "tranche-status") != strconv.Itoa(row.Status) || header(r, "cache-control") != "no-store" {
+			t.Errorf("%s: %v %v", row.Reason, r, err)
+			continue
+		}
+		for _, s := range r.GetStatuses() {
+			if s.GetCode() != over {
+				t.Errorf("%s: a status says %s", row.Reason, s.GetCode())
+			}
+		}
+		waits := header(r, "retry-after") != ""
+		if soon := row.Retry == allocation.RetrySoon || row.Retry == allocation.RetryNextPeriod; waits != soon {
+			t.Errorf("%s: retry-after %q", row.Reason, header(r, "retry-after"))
+		}
+	}
+	w.backend.force = "from_next_year"
+	r, err := w.call(ask("edge", one("tenant=acme", "admission_id=x")))
+	w.wantError(codes.Unavailable, "from_next_year", r, err)
+}
+
+// If this failed, a call that the mapping does not know could lose a label, and with it a budget.
+func TestWrongCalls(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tenantBudget)
+	limited := one("tenant=acme", "admission_id=a")
+	limited.Limit = &descriptorv3.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 1}
+	many := make([]*descriptorv3.RateLimitDescriptor, 65)
+	for i := range many {
+		many[i] = one("tenant=acme")
+	}
+	for what, c := range map[string]struct {
+		req  *servicev3.RateLimitRequest
+		says string
+	}{
+		"domain":            {ask("other", one("tenant=acme", "admission_id=a")), "is not in the node's mapping"},
+		"no descriptors":    {ask("edge"), "send 1 to 64"},
+		"many":              {ask("edge", many...), "send 1 to 64"},
+		"no entries":        {ask("edge", one()), "send 1 to 64"},
+		"entry":             {ask("edge", one("tenant=acme", "admission_id=a", "generic_key=x")), "descriptors[0].entries.generic_key: is not in the mapping"},
+		"two tenants":       {ask("edge", one("tenant=acme", "admission_id=a"), one("tenant=evil")), "second value"},
+		"two ids":           {ask("edge", one("tenant=acme", "admission_id=a"), one("admission_id=b")), "another admission id"},
+		"two hits":          {ask("edge", one("tenant=acme", "admission_id=a"), one("tenant=acme", "hits=2")), "one amount of each unit"},
+		"hits":              {ask("edge", one("tenant=acme", "admission_id=a", "hits=18446744073709551615")), "send at most"},
+		"own limit":         {ask("edge", limited), "declare a budget"},
+		"empty label":       {ask("edge", one("tenant=", "admission_id=a")), "is empty"},
+		"unit":              {ask("edge", one("tenant=acme", "admission_id=a", "unit=Tokens")), "is no unit"},
+		"op":                {ask("edge", one("tenant=acme", "admission_id=a", "op=steal")), "is not an operation"},
+		"two ops":           {ask("edge", one("tenant=acme", "admission_id=a", "op=spend"), one("tenant=acme", "op=check")), "one call does one thing"},
+		"settle without id": {ask("edge", one("tenant=acme", "op=settle")), "send its admission id"},
+		"both ways":         {ask("edge", one("tenant=acme", "admission_id=a"), one("tenant=acme", "unit=tokens", "negative")), "give back and charge"},
+		"refund of a check": {ask("edge", one("tenant=acme", "admission_id=a", "op=check", "negative")), "are to check"},
+	} {
+		r, err := w.call(c.req)
+		if err != nil || r.GetOverallCode() != over || len(r.GetStatuses()) != len(c.req.GetDescriptors()) || !strings.Contains(string(r.GetRawBody()), c.says) {
+			t.Errorf("%s: %v %s, want %q", what, err, r.GetRawBody(), c.says)
+		}
+	}
+	w.wantSpent("acme/requests", 0, 0)
+}
+
+// If this failed, somebody without a token could spend, or spend as another gateway.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tenantBudget)
+	req := ask("edge", one("tenant=acme", "admission_id=a"))
+	for _, value := range []string{"", "Bearer wrong", "Basic " + edgeToken, edgeToken} {
+		ctx := context.Background()
+		if value != "" {
+			ctx = token(ctx, value)
+		}
+		r, err := w.client.ShouldRateLimit(ctx, req)
+		w.wantError(codes.Unauthenticated, "", r, err)
+	}
+	r, err := w.client.ShouldRateLimit(token(w.authorized(), "Bearer "+edgeToken), req) // two of them
+	w.wantError(codes.Unauthenticated, "", r, err)
+	w.wantSpent("acme/requests", 0, 0)
+
+	named := newWorld(t, tenantBudget, func(c *envoy.Config) { c.Credential = "sidecar" })
+	if _, err := named.client.ShouldRateLimit(context.Background(), ask("edge", one("tenant=acme", "hits=0"))); status.Code(err) == codes.Unauthenticated {
+		t.Errorf("the setting does not count: %v", err)
+	}
+	named.want(ok, statuses{ok}, req)
+	if _, found, err := named.node.Find(named.authorized(), allocation.IDKey{Credential: "sidecar", Tenant: "acme", ID: "a"}); !found || err != nil {
+		t.Errorf("not under the setting's name: %v", err)
+	}
+}
+
+// A limit above what 32 bits hold is told as the most they hold, never as what is left after wrapping.
+func TestClamps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, strings.Replace(tenantBudget, `"limit":5`, `"limit":9007199254740992`, 1)+
+		`{"budget":"five","unit":"requests","limit":4294967296,"window":{"every":"5m"},"match":{"product":"api"},"allocation":{"policy":"home","region":"us-east"}}`)
+	r := w.want(ok, statuses{ok, ok}, ask("edge", one("tenant=acme", "admission_id=a", "hits=1"), one("path=/x", "hits=1")))
+	if s := r.GetStatuses()[0]; s.GetLimitRemaining() != math.MaxUint32 || s.GetCurrentLimit().GetRequestsPerUnit() != math.MaxUint32 {
+		t.Errorf("%v", s)
+	}
+	// The second descriptor carries no label of either budget: it is told of the one that is everyone's.
+	s := r.GetStatuses()[1]
+	if l := s.GetCurrentLimit(); l.GetName() != "five" || l.GetUnit() != servicev3.RateLimitResponse_RateLimit_MINUTE || l.GetUnitMultiplier().GetValue() != 5 ||
+		s.GetLimitRemaining() != math.MaxUint32 {
+		t.Errorf("%v", s)
+	}
+}
