@@ -25,8 +25,9 @@ func TestMetrics(t *testing.T) {
 	w.admit("c", `{"labels":{"tenant":"acme"},"op":"check"}`)
 	w.call("POST", "/v1/settle", `{"tenant":"acme"}`, "Admission-Id: a")
 	w.admit("d", `{`)
-	w.owner.force = "a reason of tomorrow"
+	w.owner.force, w.undocumented = "a reason of tomorrow", true
 	w.admit("e", admit)
+	w.undocumented = false
 	w.config.Metrics.ObserveCommit(3 * time.Millisecond)
 	w.config.Metrics.ObserveBatch(17)
 
