@@ -19,6 +19,7 @@ const (
 	MaxMaxEvidenceAge         = 30 * Day
 	MaxWeightSum        int64 = 1 << 31
 	MaxRegionsPerBudget       = 64
+	MaxKeepPercent      int64 = 50
 	DefaultOnExhausted        = 429
 )
 
@@ -81,6 +82,9 @@ type Policy struct {
 	Policy string `json:"policy" yaml:"policy"`
 	// Weights are by region: 0 to MaxWeightSum, which also bounds their sum; at least one above 0.
 	Weights map[string]int64 `json:"weights,omitempty" yaml:"weights,omitempty"`
+	// KeepPercent of the limit stays unallocated under policy fixed, 0 to MaxKeepPercent: the share of a region that lost its
+	// database, and with it what it held, comes out of it.
+	KeepPercent int64 `json:"keep_percent,omitempty" yaml:"keep_percent,omitempty"`
 	// Region is the home by name.
 	Region string `json:"region,omitempty" yaml:"region,omitempty"`
 	// HashOf is the template's label whose value picks each instance's home by hash.

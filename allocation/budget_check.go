@@ -165,6 +165,9 @@ func (b *Budget) checkPolicy(found *Problems, labels []string) {
 		if p.Region != "" || p.HashOf != "" || p.RegionFrom != "" {
 			found.add("allocation", "policy fixed has a region, hash_of or region_from", "give weights only, or use policy home")
 		}
+		if k := p.KeepPercent; k < 0 || k > MaxKeepPercent {
+			found.add("allocation.keep_percent", fmt.Sprintf("is %d", k), fmt.Sprintf("use 0 to %d", MaxKeepPercent))
+		}
 		if b.checkWeights(found) && b.IsTemplate() {
 			b.checkInstanceSplit(found)
 		}
@@ -214,7 +217,7 @@ func (b *Budget) checkInstanceSplit(found *Problems) {
 	if limit <= 0 {
 		return // refuses all, everywhere, as declared
 	}
-	split := SplitFixed(limit, b.Allocation.Weights)
+	split := SplitFixed(limit-b.Kept(limit), b.Allocation.Weights)
 	for _, region := range slices.Sorted(maps.Keys(split)) {
 		if split[region] == 0 && b.Allocation.Weights[region] > 0 {
 			found.add("allocation.weights", fmt.Sprintf("leave region %s 0 of each instance's %d", region, limit),
@@ -227,6 +230,9 @@ func (b *Budget) checkHome(found *Problems, labels []string) {
 	p := b.Allocation
 	if len(p.Weights) != 0 {
 		found.add("allocation.weights", "are for policy fixed", "leave them out, or use policy fixed")
+	}
+	if p.KeepPercent != 0 {
+		found.add("allocation.keep_percent", "is for policy fixed", "leave it out, or use policy fixed")
 	}
 	given := 0
 	for _, value := range []string{p.Region, p.HashOf, p.RegionFrom} {

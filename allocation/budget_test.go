@@ -75,6 +75,11 @@ func TestBudgetProblemsNameTheField(t *testing.T) {
 		change func(b *Budget)
 	}{
 		{"budget", func(b *Budget) { b.Name = "" }},
+		{"allocation.keep_percent", func(b *Budget) { b.Allocation.KeepPercent = MaxKeepPercent + 1 }},
+		{"allocation.keep_percent", func(b *Budget) { b.Allocation.KeepPercent = -1 }},
+		{"allocation.keep_percent", func(b *Budget) {
+			b.Allocation = Policy{Policy: PolicyHome, Region: "us-east", KeepPercent: 1}
+		}},
 		{"budget", func(b *Budget) { b.Name = strings.Repeat("a", MaxName+1) }},
 		{"budget", func(b *Budget) { b.Name = "a b" }},
 		{"budget", func(b *Budget) { b.Name = "größe" }},

@@ -57,8 +57,8 @@ func SplitFixed(limit int64, weights map[string]int64) map[string]int64 {
 // Split returns what each region may spend per period, for a template per
 // instance. Every one of regions has an entry.
 //
-//   - fixed: by weight; a weighted region that is not among regions keeps its
-//     part, which stays unallocated until it is registered.
+//   - fixed: by weight, of all but what is Kept; a weighted region that is not
+//     among regions keeps its part, which stays unallocated until it is registered.
 //   - home with region: the whole limit there, nothing elsewhere.
 //   - home with hash_of or region_from: the whole limit in every region. That is
 //     no sum over regions: each instance has one home, which alone may spend that
@@ -71,7 +71,7 @@ func (b Budget) Split(limit int64, regions []string) map[string]int64 {
 	}
 	switch {
 	case b.Allocation.Policy == PolicyFixed:
-		maps.Copy(split, SplitFixed(limit, b.Allocation.Weights))
+		maps.Copy(split, SplitFixed(limit-b.Kept(limit), b.Allocation.Weights))
 	case b.Allocation.Policy != PolicyHome: // not valid: nobody gets anything
 	case b.Allocation.Region != "":
 		split[b.Allocation.Region] = limit
@@ -81,6 +81,15 @@ func (b Budget) Split(limit int64, regions []string) map[string]int64 {
 		}
 	}
 	return split
+}
+
+// Kept is how much of a limit stays unallocated for a region that starts with nothing: KeepPercent of it, rounded up.
+func (b Budget) Kept(limit int64) int64 {
+	if b.Allocation.Policy != PolicyFixed || limit <= 0 {
+		return 0
+	}
+	percent := min(max(b.Allocation.KeepPercent, 0), MaxKeepPercent)
+	return limit/100*percent + (limit%100*percent+99)/100
 }
 
 // SplitWarnings returns, in words and by region, where a split leaves little
@@ -95,6 +104,10 @@ func (b Budget) SplitWarnings(split map[string]int64) []string {
 		return nil // elsewhere than at home the answer is not_home, as declared
 	}
 	var warnings []string
+	if kept := b.Kept(limit); kept > 0 {
+		warnings = append(warnings, fmt.Sprintf(
+			"%d of %d %s stay unallocated, for a region whose database lost its history and that starts with nothing", kept, limit, b.Unit))
+	}
 	for _, region := range slices.Sorted(maps.Keys(split)) {
 		share, weight := split[region], b.Allocation.Weights[region]
 		switch {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/big"
 	"strings"
 	"testing"
 
@@ -73,6 +74,7 @@ func TestSplit(t *testing.T) {
 	}{
 		"fixed":        {validBudget().Allocation, map[string]int64{"ap": 0, "eu-west": 40, "us-east": 60}},
 		"unregistered": {Policy{Policy: PolicyFixed, Weights: map[string]int64{"ap": 1, "x": 1}}, map[string]int64{"ap": 50, "eu-west": 0, "us-east": 0, "x": 50}},
+		"fixed, less":  {Policy{Policy: PolicyFixed, Weights: map[string]int64{"ap": 1, "eu-west": 1}, KeepPercent: 3}, map[string]int64{"ap": 49, "eu-west": 48, "us-east": 0}},
 		"home":         {Policy{Policy: PolicyHome, Region: "ap"}, map[string]int64{"ap": 100, "eu-west": 0, "us-east": 0}},
 		"by hash":      {Policy{Policy: PolicyHome, HashOf: "caller"}, map[string]int64{"ap": 100, "eu-west": 100, "us-east": 100}},
 		"by label":     {Policy{Policy: PolicyHome, RegionFrom: "tier"}, map[string]int64{"ap": 100, "eu-west": 100, "us-east": 100}},
@@ -82,6 +84,49 @@ func TestSplit(t *testing.T) {
 		if got := (Budget{Allocation: c.policy}).Split(100, regions); !maps.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
+	}
+}
+
+// What is kept is never less than the percentage says, nor more than one unit above it, at any limit.
+func TestKept(t *testing.T) {
+	for _, limit := range []int64{0, 1, 3, 99, 100, 101, 12_345, MaxUnits} {
+		for percent := range MaxKeepPercent + 1 {
+			b := Budget{Allocation: Policy{Policy: PolicyFixed, KeepPercent: percent}}
+			exact := new(big.Int).Mul(big.NewInt(limit), big.NewInt(percent)) // hundredths of a unit
+			above := new(big.Int).Sub(new(big.Int).Mul(big.NewInt(b.Kept(limit)), big.NewInt(100)), exact)
+			if above.Sign() < 0 || above.Cmp(big.NewInt(100)) >= 0 {
+				t.Errorf("%d %% of %d keeps %d", percent, limit, b.Kept(limit))
+			}
+		}
+	}
+	if kept := (Budget{Allocation: Policy{Policy: PolicyHome, KeepPercent: 5}}).Kept(100); kept != 0 {
+		t.Errorf("policy home keeps %d", kept)
+	}
+	kept := validBudget()
+	kept.Allocation.KeepPercent = 5
+	words := kept.SplitWarnings(kept.Split(100, nil))
+	if len(words) != 1 || !strings.Contains(words[0], "5 of 100 requests stay unallocated") {
+		t.Errorf("it is not said how much is kept: %v", words)
+	}
+}
+
+// A region whose database lost its history starts with what was kept, and its former share stays out.
+func TestANewIncarnationGetsWhatWasKept(t *testing.T) {
+	b := validBudget()
+	b.Allocation = Policy{Policy: PolicyFixed, Weights: map[string]int64{"eu-west": 1, "us-east": 1}, KeepPercent: 10}
+	members := func(incarnation string) Members {
+		return Members{Regions: []string{"eu-west", "us-east"}, Holders: []Holder{{Region: "eu-west", Incarnation: "e"}, {Region: "us-east", Incarnation: incarnation}}}
+	}
+	l, err := OpenLedger(b, 1, tenMinutes, members("u"), genOf(1)).Follow(b, 1, 0, members("u2"), genOf(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := map[string]int64{}
+	for _, a := range l.EntryAt(0).Allocations {
+		held[a.Incarnation] = a.Held()
+	}
+	if want := map[string]int64{"e": 45, "u": 45, "u2": 10}; !maps.Equal(held, want) {
+		t.Errorf("held are %v, want %v", held, want)
 	}
 }
 
