@@ -105,8 +105,10 @@ type ledgerWrite struct {
 
 func (w ledgerWrite) key() string { return ledgerKey(w.after.Budget, w.after.Periods.Start()) }
 
-// add puts the write into a change.
-func (w ledgerWrite) add(c *Change) {
+// addLedger puts a write of a ledger into a change, which then rests on the standing: what a freeze was to hold back is
+// refused, however old the picture is that it was decided in.
+func (s *state) addLedger(c *Change, w ledgerWrite) {
+	s.onStanding(c)
 	c.Reads = append(c.Reads, w.before.known(w.key()))
 	c.Puts = append(c.Puts, put(w.key(), w.after))
 }
@@ -196,7 +198,10 @@ func (s *Service) planLedgers(plan *budgetPlan, cur *doc[BudgetDocument]) (later
 	room := actRoom{}
 	if cur != nil {
 		for _, l := range s.state.opened(cur.value.Budget.Name, now) {
-			next, err := l.value.Follow(plan.next.Budget, plan.next.Version, runningIndex(l.value, now), members, s.generation(l.value))
+			next, err := s.settled(l.value)
+			if err == nil {
+				next, err = next.Follow(plan.next.Budget, plan.next.Version, runningIndex(next, now), members, s.generation(next))
+			}
 			if err != nil || !room.take(next) {
 				later++ // a lower limit is never refused: the budget changes, the ledger follows
 				continue
@@ -209,8 +214,8 @@ func (s *Service) planLedgers(plan *budgetPlan, cur *doc[BudgetDocument]) (later
 		if !ok {
 			return later
 		}
-		l := allocation.OpenLedger(plan.next.Budget, plan.next.Version, periods, s.state.termMembers(plan.next.Budget), s.generation(allocation.Ledger{}))
-		if !room.take(l) {
+		l, err := allocation.OpenUnproven(plan.next.Budget, plan.next.Version, periods, s.state.termMembers(plan.next.Budget), s.state.descent(), s.generation(allocation.Ledger{}))
+		if err != nil || !room.take(l) {
 			return later
 		}
 		plan.ledgers = append(plan.ledgers, ledgerWrite{after: l})
@@ -245,7 +250,7 @@ func (s *Service) writePlan(who actor, plan budgetPlan, cur *doc[BudgetDocument]
 		Puts:  []Item{raised, put(key, plan.next), s.auditLine(who, plan.act, plan.next.Budget.Name, old, plan.next)},
 	}
 	for _, w := range plan.ledgers {
-		w.add(&change)
+		s.state.addLedger(&change, w)
 	}
 	return change, nil
 }

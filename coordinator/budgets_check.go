@@ -58,7 +58,7 @@ func (s *Service) checkRegions(b allocation.Budget, add addProblem) {
 // checkPast refuses what a name cannot become: its permits were counted in one unit, and a period that was opened once
 // is never opened again.
 func (s *Service) checkPast(b allocation.Budget, cur BudgetDocument, add addProblem) {
-	if b.Unit != cur.Budget.Unit {
+	if b.Unit != cur.Budget.Unit && !cur.Lost {
 		add("unit", fmt.Sprintf("is %s, and this name counts %s", b.Unit, cur.Budget.Unit), "give another unit another name")
 	}
 	if o := b.Window.Once; o != nil && o.Until != 0 && cur.OpenedThrough > o.From && o.Until <= cur.OpenedThrough && !b.Window.Equal(cur.Budget.Window) {

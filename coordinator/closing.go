@@ -18,7 +18,7 @@ func (s *Service) closeTerms(ctx context.Context) (closed int, err error) {
 	s.state.mu.Lock()
 	due := portion(s.state, &s.state.closing, func(budget string) (due []allocation.ShareRef) {
 		for _, l := range s.state.terms[budget] {
-			if l.value.Periods.End() <= now && s.overEverywhere(l.value) {
+			if l.value.Periods.End() <= now && !s.state.frozen() && s.overEverywhere(l.value) {
 				due = append(due, refOf(l.value))
 			}
 		}
@@ -56,7 +56,7 @@ func holders(l allocation.Ledger) []allocation.Holder {
 
 func (s *Service) closeTerm(ref allocation.ShareRef) Change {
 	l := s.state.ledgers[ref]
-	if l == nil || !s.overEverywhere(l.value) {
+	if l == nil || s.state.frozen() || !s.overEverywhere(l.value) {
 		return Change{}
 	}
 	c := Closing{
@@ -72,11 +72,13 @@ func (s *Service) closeTerm(ref allocation.ShareRef) Change {
 		c.Regions = append(c.Regions, sum)
 	}
 	key := closingKey(ref.Budget, ref.Term)
-	return Change{
+	change := Change{
 		Reads:   []Item{l.item, s.state.closings[key].known(key)},
 		Puts:    []Item{put(key, c)},
 		Deletes: []string{l.item.Key},
 	}
+	s.state.onStanding(&change)
+	return change
 }
 
 // sweep removes what is kept for a while only: closings and finished rebalances.

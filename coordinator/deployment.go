@@ -17,15 +17,18 @@ func (s *Service) ensureDeployment(ctx context.Context) error {
 	var made Deployment
 	secret := s.newToken(RoleAdmin, "", firstAdmin)
 	err := s.act(ctx, func() (Change, error) {
-		if s.state.deployment != nil {
-			return Change{}, nil
+		if d := s.state.deployment; d != nil {
+			return s.ensureStanding(d), nil
 		}
 		made = Deployment{
 			Format: documentFormat, ID: s.random.hex(8), Made: s.now().UTC(),
 			History: allocation.History{Number: 1, Stamp: s.random.hex(8)}, Config: 0, Members: 1,
 		}
 		token := TokenDocument{Format: documentFormat, Name: firstAdmin, Role: RoleAdmin, Hash: hashToken(secret), Made: made.Made, By: background.name}
-		change := Change{Reads: []Item{{Key: deploymentKey}}, Puts: []Item{put(deploymentKey, made)}}
+		change := Change{
+			Reads: []Item{{Key: deploymentKey}, {Key: historyKey}},
+			Puts:  []Item{put(deploymentKey, made), put(historyKey, standingOf(made.History))},
+		}
 		if len(s.state.tokens) == 0 {
 			change.Reads = append(change.Reads, Item{Key: tokenKey(firstAdmin)})
 			change.Puts = append(change.Puts, put(tokenKey(firstAdmin), token))
@@ -48,6 +51,14 @@ func (s *Service) ensureDeployment(ctx context.Context) error {
 		s.config.OnFirstAdminToken(secret)
 	}
 	return nil
+}
+
+// ensureStanding makes the standing of a deployment that is older than it.
+func (s *Service) ensureStanding(d *doc[Deployment]) Change {
+	if s.state.standing != nil || s.state.strange[historyKey] != "" {
+		return Change{}
+	}
+	return Change{Reads: []Item{d.item, {Key: historyKey}}, Puts: []Item{put(historyKey, standingOf(d.value.History))}}
 }
 
 // raise returns the change of the deployment's document by edit, for an act that raises one of its numbers.

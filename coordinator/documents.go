@@ -19,7 +19,7 @@ type Deployment struct {
 	Format  int                `json:"format"`
 	ID      string             `json:"id"` // random, bound into region tokens
 	Made    time.Time          `json:"made"`
-	History allocation.History `json:"history"`
+	History allocation.History `json:"history"` // that the deployment began with; StandingDocument has the present one
 	Config  int64              `json:"config"`
 	Members int64              `json:"members"`
 }
@@ -27,12 +27,15 @@ type Deployment struct {
 // BudgetDocument is the newest version of a budget. A deleted one stays, with limit 0, so that its name's versions and
 // terms go on where they ended if it is made again.
 type BudgetDocument struct {
-	Format        int                `json:"format"`
-	Budget        allocation.Budget  `json:"budget"`
-	Version       int64              `json:"version"`
-	Number        int64              `json:"number"` // the configuration number of the change that made this version
-	Deleted       bool               `json:"deleted,omitempty"`
-	Changed       time.Time          `json:"changed"`
+	Format  int               `json:"format"`
+	Budget  allocation.Budget `json:"budget"`
+	Version int64             `json:"version"`
+	Number  int64             `json:"number"` // the configuration number of the change that made this version
+	Deleted bool              `json:"deleted,omitempty"`
+	Changed time.Time         `json:"changed"`
+	// Lost: etcd lost the declaration, and knows only from a region that there is such a budget. Its ledgers stand as they
+	// are until it is declared again; nobody is told of it, so the regions go on as it was declared to them.
+	Lost          bool               `json:"lost,omitempty"`
 	OpenedThrough allocation.Instant `json:"opened_through"` // end of the last opened term; only rises; 0: none was opened
 }
 
@@ -46,9 +49,17 @@ type RegionDocument struct {
 	Home        allocation.Home `json:"home,omitzero"` // where the incarnation lives
 	// Confirmed: a call has named the incarnation, so its owner has stored it. Nothing is granted before, so that an
 	// incarnation whose first answer was lost can be given out once more.
-	Confirmed     bool           `json:"confirmed,omitempty"`
-	Contradiction *Contradiction `json:"contradiction,omitempty"` // the owner or etcd lost history, or another database calls; nil: none known
-	Contradicted  []Contradicted `json:"contradicted,omitempty"`  // callers that were refused lately, at most maxContradicted
+	Confirmed bool     `json:"confirmed,omitempty"`
+	Former    []string `json:"former,omitempty"`  // see allocation.Residence
+	Sealing   string   `json:"sealing,omitempty"` // see allocation.Residence
+	// GivenUnder is the history under which the incarnation was given out. One that was given out and not named yet may have
+	// been named in a line that was lost since.
+	GivenUnder allocation.History `json:"given_under,omitzero"`
+	// AskedWith are the marks of the call that the incarnation was given out to: a call of the former one that shows no later
+	// marks was made before. Empty: they were too many to keep.
+	AskedWith     []allocation.Mark `json:"asked_with,omitempty"`
+	Contradiction *Contradiction    `json:"contradiction,omitempty"` // the owner or etcd lost history, or another database calls; nil: none known
+	Contradicted  []Contradicted    `json:"contradicted,omitempty"`  // callers that were refused lately, at most maxContradicted
 }
 
 // Contradiction is a refused call of a region whose word and the coordinator's do not fit together. See contradictions.go

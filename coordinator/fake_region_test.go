@@ -28,6 +28,10 @@ type fakeRegion struct {
 	budgets     map[string]allocation.ConfiguredBudget
 	closed      allocation.Instant
 	low         []string
+	history     allocation.History
+	frozen      bool     // the last answer asks for all that is held
+	lost        bool     // it asks for a new incarnation
+	regions     []string // that were ever named
 	last        allocation.SyncAnswer
 }
 
@@ -60,16 +64,23 @@ func (f *fakeRegion) call() allocation.SyncCall {
 	c := allocation.SyncCall{
 		Format: allocation.SyncFormat, Deployment: f.deployment, Region: f.name, Node: f.name + "-node", Version: "test",
 		Incarnation: f.incarnation, Home: f.home, Clock: f.w.clock.now().UnixMicro(), ClosedBefore: f.closed, CompleteThrough: f.closed, Config: f.config,
-		Marks: slices.Clone(f.marks), Ended: f.ended, Low: f.low,
+		Marks: slices.Clone(f.marks), Ended: f.ended, Low: f.low, History: f.history, Lost: f.lost, All: f.frozen && !f.lost, Regions: f.regions,
+	}
+	if f.lost {
+		return c // what a database says that lost its history counts for nothing
 	}
 	shards := map[int][]allocation.ShareStatement{}
 	for ref, share := range f.shares {
 		shard := allocation.ShardOf(ref.Budget)
-		if said := f.changed[ref]; said > 0 && said <= f.acked[shard] {
+		if said := f.changed[ref]; !f.frozen && said > 0 && said <= f.acked[shard] {
 			continue
 		}
 		used := slices.SortedFunc(maps.Values(f.used[ref]), func(a, b allocation.Usage) int { return cmp.Compare(a.Period, b.Period) })
-		shards[shard] = append(shards[shard], share.Statement(used, nil))
+		st := share.Statement(used, nil)
+		if f.frozen {
+			st.Held = &share
+		}
+		shards[shard] = append(shards[shard], st)
 	}
 	for shard, list := range shards {
 		f.numbers[shard]++
@@ -85,7 +96,24 @@ func (f *fakeRegion) call() allocation.SyncCall {
 func (f *fakeRegion) apply(a allocation.SyncAnswer) {
 	f.w.t.Helper()
 	f.last = a
+	stored, take := f.history.Heed(a.History)
+	f.history = stored
+	switch {
+	case a.History == stored:
+		f.frozen = a.Frozen
+	case !take:
+		return
+	}
+	f.regions = mergeRegions(f.regions, a.Regions)
 	if a.Refusal != "" {
+		missing := slices.ContainsFunc(a.Contradicted, func(m allocation.Mark) bool { return !slices.ContainsFunc(f.marks, m.Holds) })
+		f.lost = f.lost || missing || len(a.Contradicted) == 0 && a.Incarnation != f.incarnation
+		return
+	}
+	if f.lost && a.Incarnation != f.incarnation {
+		f.startOver()
+	}
+	if f.incarnation != "" && a.Incarnation != f.incarnation {
 		return
 	}
 	f.incarnation = a.Incarnation
@@ -115,6 +143,23 @@ func (f *fakeRegion) apply(a allocation.SyncAnswer) {
 		delete(f.used, ref)
 		delete(f.changed, ref)
 	}
+}
+
+// startOver makes it a new incarnation, with nothing: the next answer names it.
+func (f *fakeRegion) startOver() {
+	f.lost, f.incarnation = false, ""
+	f.marks = []allocation.Mark{{Writer: fmt.Sprintf("%s-node-%d", f.name, f.w.clock.now().UnixNano()), Count: 1, Value: "b1"}}
+	f.shares, f.used = map[allocation.ShareRef]allocation.Share{}, map[allocation.ShareRef]map[allocation.UsageKey]allocation.Usage{}
+	f.changed, f.numbers, f.acked = map[allocation.ShareRef]int64{}, map[int]int64{}, map[int]int64{}
+}
+
+func mergeRegions(a, b []string) []string {
+	for _, n := range b {
+		if !slices.Contains(a, n) {
+			a = append(slices.Clone(a), n)
+		}
+	}
+	return a
 }
 
 func (f *fakeRegion) store(g allocation.ShareGrant) {

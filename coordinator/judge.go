@@ -12,18 +12,28 @@ import (
 
 // verdict is what is thought of a call before anything of it counts.
 type verdict struct {
-	err          error  // the call is wrong, or comes too early
-	refusal      string // a Reason
-	kind         string // of the contradiction
+	err          error              // the call is wrong, or comes too early
+	older        bool               // it was said before the region knew the present history: nothing of it counts
+	etcdLost     bool               // it knows what etcd never had
+	under        allocation.History // that it was judged under
+	claim        allocation.Claim   // what its incarnation and home come to
+	refusal      string             // a Reason
+	kind         string             // of the contradiction
 	detail       string
 	contradicted []allocation.Mark // that were stated before and are not held any more
-	newcomer     bool              // it asks for an incarnation
 	confirmed    bool              // the incarnation was named before
 	cleared      bool              // the region was flagged before, and this call clears it
 }
 
 func verdictOf(kind, format string, args ...any) verdict {
 	return verdict{refusal: string(allocation.HistoryLost), kind: kind, detail: fmt.Sprintf(format, args...)}
+}
+
+// etcdLostOf is the verdict on a call by which it is etcd that lost history, and not the region.
+func etcdLostOf(kind, format string, args ...any) verdict {
+	v := verdictOf(kind, format, args...)
+	v.etcdLost = true
+	return v
 }
 
 func contradicted(err error) bool { return errors.Is(err, allocation.ErrContradicted) }
@@ -33,7 +43,7 @@ func contradicted(err error) bool { return errors.Is(err, allocation.ErrContradi
 func (s *Service) hear(call allocation.SyncCall, arrived time.Time) verdict {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	if s.state.deployment == nil {
+	if s.state.deployment == nil || s.state.standing == nil {
 		return verdict{err: errStarting}
 	}
 	if call.Deployment != s.state.deployment.value.ID {
@@ -44,11 +54,12 @@ func (s *Service) hear(call allocation.SyncCall, arrived time.Time) verdict {
 		return verdict{err: notFound("region", call.Region)}
 	}
 	v := s.judge(r, call)
-	if v.refusal != "" {
+	v.under = s.state.descent().History
+	if v.refusal != "" || v.err != nil || v.older {
 		return v
 	}
 	v.confirmed, v.cleared = r.doc.value.Confirmed, r.doc.value.fitsAgain(arrived)
-	if !v.newcomer {
+	if v.claim == allocation.ClaimFits {
 		r.measure(time.UnixMicro(call.Clock), arrived)
 		r.contact = mergeContacts(contactOf(r.contact, call, arrived), r.contact)
 		for _, k := range call.Known {
@@ -59,53 +70,63 @@ func (s *Service) hear(call allocation.SyncCall, arrived time.Time) verdict {
 }
 
 // judge looks for a contradiction between the call and what is known. What it knows may be old: the caller refreshes it
-// before it believes a refusal.
+// before it believes a refusal. A region that has never stored a history has said nothing under another one.
 func (s *Service) judge(r *region, call allocation.SyncCall) verdict {
-	d, dep := r.doc.value, s.state.deployment.value
-	switch {
-	case call.History != (allocation.History{}) && call.History != dep.History:
-		return verdictOf(contradictsHistory, "the owner has stored history %d·%s of etcd, and this is %d·%s: etcd was restored or replaced",
-			call.History.Number, call.History.Stamp, dep.History.Number, dep.History.Stamp)
-	case call.Config > dep.Config:
-		return verdictOf(contradictsConfig, "the owner has stored configuration %d, and etcd has %d: etcd lost its latest changes", call.Config, dep.Config)
-	case call.Incarnation == "" && d.Incarnation == "":
-		return verdict{newcomer: true}
-	case call.Incarnation == "" && !d.Confirmed && call.Home == d.Home:
-		return verdict{newcomer: true} // the first answer was lost
-	case call.Incarnation == "":
-		return s.judgeNameless(r, call)
-	case call.Incarnation != d.Incarnation:
-		return verdictOf(contradictsIncarnation, "the call comes from incarnation %s in %s, and the present one of %s is %s in %s",
-			call.Incarnation, homeText(call.Home), r.name, orNone(d.Incarnation), homeText(d.Home))
-	case call.Home != d.Home:
-		return verdictOf(contradictsHome, "incarnation %s is recorded to live in %s, and this call comes from %s: it was failed over, restored or copied",
-			d.Incarnation, homeText(d.Home), homeText(call.Home))
+	standing := s.state.descent()
+	switch standing.History.Hear(call.History) {
+	case allocation.OtherHistory:
+		return etcdLostOf(contradictsHistory, "the owner has stored history %s of etcd, and this is %s: etcd was restored or replaced", call.History, standing.History)
+	case allocation.OlderHistory:
+		if call.History != (allocation.History{}) || call.Incarnation != "" {
+			return verdict{older: true}
+		}
+	case allocation.SameHistory:
 	}
-	if lost := lostMarks(r.contact, call); len(lost) > 0 {
-		v := verdictOf(contradictsMarks, "writer %s had left mark %d, and the database does not show it any more: it lost commits (%d writers)",
-			lost[0].Writer, lost[0].Count, len(lost))
-		v.contradicted = lost
+	if v := s.judgeClaim(r, call); v.refusal != "" || v.claim != allocation.ClaimFits {
 		return v
 	}
-	return s.judgeShares(r, call)
+	if standing.Freeze != nil {
+		return verdict{} // what it states goes into the ledgers, whatever they hold
+	}
+	if config := s.state.deployment.value.Config; call.Config > config {
+		return etcdLostOf(contradictsConfig, "the owner has stored configuration %d, and etcd has %d: etcd lost its latest changes", call.Config, config)
+	}
+	return s.judgeShares(call)
 }
 
-// judgeNameless judges a call that names no incarnation, of a region that is known by one. From the recorded home it may
-// have been made before the owner had it, by another node, and be late: an owner that still holds all marks that it ever
-// stated can tell. While none are known here, nobody can.
-func (s *Service) judgeNameless(r *region, call allocation.SyncCall) verdict {
+// judgeClaim judges who calls: see allocation.Residence. A database that takes the place of the recorded one gets an
+// incarnation of its own, with nothing; one beside it is refused.
+func (s *Service) judgeClaim(r *region, call allocation.SyncCall) verdict {
 	d := r.doc.value
-	marks := r.contact.Marks
-	if r.contact.Incarnation != d.Incarnation {
-		marks = nil
-	}
-	if call.Home == d.Home && len(marks) == 0 {
-		return verdict{err: refused("call again", "the region has an incarnation, and this call was made before its database stored it")}
-	}
-	v := verdictOf(contradictsEmpty, "region %s is known as incarnation %s in %s, and this call comes from a database that has none, %s: an empty database took its place",
-		r.name, d.Incarnation, homeText(d.Home), homeText(call.Home))
-	if call.Home == d.Home {
-		v.contradicted = marks
+	v := verdict{claim: s.claimOf(r, call)}
+	switch v.claim {
+	case allocation.ClaimNew:
+		if call.Incarnation == "" && d.Confirmed && call.Home == d.Home && (r.contact.Incarnation != d.Incarnation || len(r.contact.Marks) == 0) {
+			v.err = refused("call again", "the region has an incarnation, and this call may have been made before its database stored it")
+		} else if overtaken(r, call) {
+			v = verdictOf(contradictsEmpty, "region %s is known as incarnation %s, and this call was made before its database stored it, or that database lost its history", r.name, d.Incarnation)
+			v.claim, v.contradicted = allocation.ClaimNew, r.contact.Marks
+		}
+	case allocation.ClaimUnheard:
+		v = etcdLostOf(contradictsIncarnation, "the call comes from incarnation %s in %s, which was never given out here, and the present one of %s is %s in %s",
+			call.Incarnation, homeText(call.Home), r.name, orNone(d.Incarnation), homeText(d.Home))
+		v.claim = allocation.ClaimUnheard
+	case allocation.ClaimFormer:
+		v = verdictOf(contradictsIncarnation, "the call comes from incarnation %s, which was replaced; the present one of %s is %s in %s",
+			call.Incarnation, r.name, orNone(d.Incarnation), homeText(d.Home))
+		v.claim = allocation.ClaimFormer
+	case allocation.ClaimSecondHome:
+		v = verdictOf(contradictsHome, "incarnation %s lives in %s, which called a moment ago, and this call comes from %s: a second database of the region, or a copy",
+			orNone(d.Incarnation), homeText(d.Home), homeText(call.Home))
+		v.claim = allocation.ClaimSecondHome
+	case allocation.ClaimFits, allocation.ClaimMove:
+		if lost := lostMarks(r.contact, call); len(lost) > 0 {
+			claim := v.claim
+			v = verdictOf(contradictsMarks, "writer %s had left mark %d, and the database does not show it any more: it lost commits (%d writers)",
+				lost[0].Writer, lost[0].Count, len(lost))
+			v.claim, v.contradicted = claim, lost
+		}
+	case allocation.ClaimAgain:
 	}
 	return v
 }
@@ -142,16 +163,16 @@ func lostMarks(c Contact, call allocation.SyncCall) []allocation.Mark {
 }
 
 // judgeShares looks for a stated generation that its ledger never had, and for a term that was never opened.
-func (s *Service) judgeShares(r *region, call allocation.SyncCall) verdict {
+func (s *Service) judgeShares(call allocation.SyncCall) verdict {
 	check := func(budget string, term allocation.Instant, g allocation.Generation) *verdict {
 		ref := allocation.ShareRef{Budget: budget, Term: term}
 		l := s.state.ledgers[ref]
 		switch {
 		case l == nil && !s.state.isClosed(ref):
-			v := verdictOf(contradictsTerm, "the owner has a share of %s for the term of %s, which was never opened here: etcd lost it", budget, term)
+			v := etcdLostOf(contradictsTerm, "the owner has a share of %s for the term of %s, which was never opened here: etcd lost it", budget, term)
 			return &v
 		case l != nil && l.value.Contradicts(g):
-			v := verdictOf(contradictsGeneration, "the owner has generation %s of %s, term of %s, and the ledger is at %s", g, budget, term, l.value.Generation)
+			v := etcdLostOf(contradictsGeneration, "the owner has generation %s of %s, term of %s, and the ledger is at %s", g, budget, term, l.value.Generation)
 			return &v
 		}
 		return nil
@@ -176,7 +197,7 @@ func (r *region) acknowledge(s *state, k allocation.ShareAck) {
 	ref := allocation.ShareRef{Budget: k.Budget, Term: k.Term}
 	if l := s.ledgers[ref]; l != nil && k.Generation.Number >= r.stated[ref].Number {
 		r.stated[ref] = k.Generation
-		r.want(ref, l.value)
+		r.want(s, ref, l.value)
 	}
 }
 

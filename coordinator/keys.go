@@ -10,6 +10,7 @@ import (
 // The layout of the store. Every value is one JSON document with a format number.
 //
 //	/tranche/deployment                        id of the deployment, history, configuration number
+//	/tranche/history                           which line of descent this etcd is of, and whether it is frozen
 //	/tranche/budgets/NAME                      one budget: its declaration, version, and how far its terms are opened
 //	/tranche/ledgers/NAME/TERM                 allocation.Ledger of one term (TERM: start, 20 digits, Unix seconds + 2^62)
 //	/tranche/closings/NAME/TERM                a closed term
@@ -25,6 +26,7 @@ import (
 const (
 	Root            = "/tranche/"
 	deploymentKey   = Root + "deployment"
+	historyKey      = Root + "history"
 	budgetPrefix    = Root + "budgets/"
 	ledgerPrefix    = Root + "ledgers/"
 	closingPrefix   = Root + "closings/"

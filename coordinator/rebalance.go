@@ -66,7 +66,7 @@ func (s *Service) rebalance(ctx context.Context, who actor, q RebalanceRequest, 
 			Puts:  []Item{put(rebalanceKey(d.ID), d), s.auditLine(who, "rebalance", q.Budget, nil, d)},
 		}
 		for _, w := range writes {
-			w.add(&change)
+			s.state.addLedger(&change, w)
 		}
 		return change, nil
 	})
@@ -111,7 +111,13 @@ func (s *Service) planMove(q RebalanceRequest, giver, taker allocation.Holder) (
 		if s.state.behind[refOf(l.value)] {
 			return nil, refused("try again in a moment", "the ledger of %s still follows an earlier change", q.Budget)
 		}
-		next, err := l.value.Move(giver, taker, q.Units, runningIndex(l.value, now), s.generation(l.value))
+		next, err := s.settled(l.value)
+		if err == nil {
+			next, err = next.Move(giver, taker, q.Units, runningIndex(next, now), s.generation(next))
+		}
+		if errors.Is(err, allocation.ErrFrozen) {
+			return nil, refused("`tranche status` says which regions it waits for", "%s", err.Error())
+		}
 		if err != nil {
 			if errors.Is(err, allocation.ErrTooManyEntries) {
 				return nil, err

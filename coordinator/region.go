@@ -104,10 +104,10 @@ func (r *region) measure(theirs, ours time.Time) { r.skew, r.skewAt = theirs.Sub
 func (r *region) wakeUp() { r.held.wake() }
 
 // want puts a share into the queue if the owner has yet to state its generation. A period that the owner has closed
-// interests it no more.
-func (r *region) want(ref allocation.ShareRef, l allocation.Ledger) {
+// interests it no more; what is frozen, or thawed and not settled yet, is not told.
+func (r *region) want(s *state, ref allocation.ShareRef, l allocation.Ledger) {
 	h, ok := r.holder()
-	if ok && r.stated[ref] != l.Generation && l.Periods.End() > r.contact.ClosedBefore && names(l, h) {
+	if ok && l.Settled(s.descent()) && r.stated[ref] != l.Generation && l.Periods.End() > r.contact.ClosedBefore && names(l, h) {
 		r.queue.push(ref)
 		r.wakeUp()
 		return
@@ -196,7 +196,7 @@ func (s *state) setShares(r *region, sh *shard, shares []allocation.ShareStateme
 		sh.shares[ref] = st
 		r.stated[ref] = st.Generation
 		if l := s.ledgers[ref]; l != nil {
-			r.want(ref, l.value)
+			r.want(s, ref, l.value)
 		}
 	}
 	if !whole {
@@ -206,7 +206,7 @@ func (s *state) setShares(r *region, sh *shard, shares []allocation.ShareStateme
 		// The owner does not have this share: it must be sent again.
 		delete(r.stated, ref)
 		if l := s.ledgers[ref]; l != nil {
-			r.want(ref, l.value)
+			r.want(s, ref, l.value)
 		}
 	}
 }

@@ -22,6 +22,7 @@ type state struct {
 	mu         sync.Mutex
 	revision   int64
 	deployment *doc[Deployment]
+	standing   *doc[StandingDocument]
 	budgets    map[string]*doc[BudgetDocument]
 	names      []string       // of budgets, sorted, also the deleted ones
 	changes    []configChange // by number; superseded ones are left out when it is read
@@ -56,7 +57,7 @@ func newState(now func() time.Time) *state {
 
 // clear forgets what came from the store, and keeps what regions said.
 func (s *state) clear() {
-	s.deployment, s.names, s.changes, s.audit = nil, nil, nil, nil
+	s.deployment, s.standing, s.names, s.changes, s.audit = nil, nil, nil, nil, nil
 	s.budgets = map[string]*doc[BudgetDocument]{}
 	s.ledgers = map[allocation.ShareRef]*doc[allocation.Ledger]{}
 	s.terms = map[string][]*doc[allocation.Ledger]{}
@@ -83,7 +84,7 @@ func (s *state) apply(events []Event, revision int64, reset bool) {
 		s.clear()
 	}
 	s.revision, s.resetting = revision, reset
-	members := s.members().Number
+	members, standing := s.members().Number, s.standing
 	for _, e := range events {
 		s.enter(e)
 	}
@@ -92,7 +93,7 @@ func (s *state) apply(events []Event, revision int64, reset bool) {
 		slices.Sort(s.names)
 		slices.SortFunc(s.changes, func(a, b configChange) int { return cmp.Compare(a.number, b.number) })
 	}
-	if reset || s.members().Number != members {
+	if reset || s.members().Number != members || s.standing != standing {
 		s.lookAll()
 	}
 }
@@ -104,7 +105,12 @@ func (s *state) enter(e Event) {
 	switch kindOf(e.Key) {
 	case "deployment":
 		err = enter(e, func(d *doc[Deployment]) { s.deployment = d })
+	case "history":
+		err = s.enterStanding(e)
 	case "budgets":
+		if e.Deleted {
+			s.dropBudget(e.Key)
+		}
 		err = enter(e, func(d *doc[BudgetDocument]) { s.enterBudget(d) })
 	case "ledgers":
 		err = s.enterLedger(e)
@@ -160,6 +166,9 @@ func (s *state) enterBudget(d *doc[BudgetDocument]) {
 	}
 	if before != nil && before.value.Number == d.value.Number {
 		return // only its terms were opened further
+	}
+	if d.value.Number == 0 {
+		return // no region is ever told of it
 	}
 	s.changes = append(s.changes, configChange{number: d.value.Number, budget: name})
 	if len(s.changes) > 2*len(s.budgets)+100 {
@@ -240,7 +249,8 @@ func (s *state) dropLedger(ref allocation.ShareRef, l *doc[allocation.Ledger]) {
 	}
 }
 
-// look decides anew what a ledger waits for: to follow its budget and the members, and to be stated by its regions.
+// look decides anew what a ledger waits for: to be settled under a new history, to follow its budget and the members, and
+// to be stated by its regions. While it is frozen it waits for nothing else.
 func (s *state) look(ref allocation.ShareRef) {
 	l := s.ledgers[ref]
 	if l == nil || s.resetting {
@@ -248,11 +258,11 @@ func (s *state) look(ref allocation.ShareRef) {
 	}
 	delete(s.behind, ref)
 	b := s.budgets[ref.Budget]
-	if b != nil && (l.value.Version < b.value.Version || l.value.Members < s.members().Number) {
+	if standing := s.descent(); !standing.Frozen(ref.Term) && (!l.value.Settled(standing) || b != nil && !b.value.Lost && (l.value.Version < b.value.Version || l.value.Members < s.members().Number)) {
 		s.behind[ref] = true
 	}
 	for _, r := range s.ordered {
-		r.want(ref, l.value)
+		r.want(s, ref, l.value)
 	}
 }
 

@@ -81,3 +81,15 @@ func sortedRefs[V any](m, less map[allocation.ShareRef]V) (refs []allocation.Sha
 	})
 	return refs
 }
+
+// dropBudget forgets a budget whose document is gone: etcd went back to before there was one.
+func (s *state) dropBudget(key string) {
+	for i, name := range s.names {
+		if budgetKey(name) == key {
+			s.names = slices.Delete(slices.Clone(s.names), i, i+1)
+			s.changes = slices.DeleteFunc(s.changes, func(c configChange) bool { return c.budget == name })
+			delete(s.budgets, name)
+			return
+		}
+	}
+}

@@ -80,7 +80,7 @@ func (s *Service) countPart(ctx context.Context, h allocation.Holder, part []all
 				more = true
 				continue
 			}
-			write.add(&change)
+			s.state.addLedger(&change, *write)
 			if b := s.state.budgets[st.Budget]; b != nil && !slices.Contains(budgets, st.Budget) {
 				budgets = append(budgets, st.Budget)
 				change.Reads = append(change.Reads, b.item)
@@ -94,15 +94,19 @@ func (s *Service) countPart(ctx context.Context, h allocation.Holder, part []all
 // countShare counts one account; nil if it changes nothing. A ledger that is behind its budget follows first: what comes
 // back must not be granted by an older, higher limit.
 func (s *Service) countShare(h allocation.Holder, l *doc[allocation.Ledger], st allocation.ShareStatement) (*ledgerWrite, error) {
-	next, changed, err := l.value.Count(h, st, s.generation(l.value))
+	before, err := s.settled(l.value)
+	if errors.Is(err, allocation.ErrFrozen) {
+		return nil, nil // it is counted when it is stated anew
+	}
+	next, changed, err := before.Count(h, st, s.generation(before))
 	if err != nil || !changed {
 		return nil, err
 	}
 	b, now := s.state.budgets[st.Budget], s.instant()
-	if b == nil || l.value.Version >= b.value.Version || l.value.Periods.End() <= now {
+	if b == nil || before.Version >= b.value.Version || before.Periods.End() <= now {
 		return &ledgerWrite{before: l, after: next}, nil
 	}
-	followed, err := l.value.Follow(b.value.Budget, b.value.Version, runningIndex(l.value, now), s.state.members(), s.generation(l.value))
+	followed, err := before.Follow(b.value.Budget, b.value.Version, runningIndex(before, now), s.state.members(), s.generation(before))
 	if err != nil {
 		return nil, err
 	}

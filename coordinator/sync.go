@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -18,16 +19,22 @@ const (
 	closedTold   = 3 // how often an owner is told of a closed term
 )
 
-// Sync is one call of a region. Everything in it may come late, twice, or out of order; what is refused here is refused
-// because it contradicts what the region, or etcd, said before:
+// Sync is one call of a region. Everything in it may come late, twice, or out of order. What does not fit what is known is
+// lost history on one side, and which one follows from what does not fit:
 //
-//	judge ──contradicts──▶ refresh the picture, judge again ──▶ refusal history_lost, nothing of the call counts
+//	judge ──does not fit──▶ refresh the picture, judge again
 //	  │
-//	  ├─ no incarnation yet ──▶ give one out, recorded with the home; no shares in this answer
-//	  ├─ names it the first time ──▶ confirmed: from now on ledgers grant to it
+//	  ├─ said under an older history ──▶ our history, and nothing of it counts
+//	  ├─ knows what etcd never had ──▶ a new history, frozen                               history.go
+//	  ├─ its database lost its history, or it has none ──▶ a new incarnation, with nothing  residence.go
+//	  ├─ a former incarnation, a second database, missing marks ──▶ refusal history_lost    contradictions.go
+//	  ├─ the incarnation in another home, the recorded one is silent ──▶ recorded first
+//	  ├─ names its incarnation the first time ──▶ confirmed: from now on ledgers grant to it
 //	  ▼
 //	heard: contact, clock, closed_before, marks (memory; persisted within 2 s)
-//	count what was returned, in etcd ──▶ enter the statements ──▶ answer, or hold until there is something to say
+//	frozen ──▶ what it holds goes into the ledgers, in etcd; all stated ──▶ thawed          history_restate.go
+//	else ──▶ count what was returned, in etcd
+//	enter the statements ──▶ answer, or hold until there is something to say
 //
 // Marks that were heard are lost if every replica ends within the 2 s before they are persisted. Only an owner that lost
 // its own history in those same 2 s could then go unnoticed here, and its nodes, which have memories of their own, would
@@ -46,34 +53,61 @@ func (s *Service) syncFrom(ctx context.Context, from string, call allocation.Syn
 		// It is etcd that lost history: the regions are right, and go on alone from what they hold.
 		return allocation.SyncAnswer{}, ErrHistoryLost
 	}
-	verdict := s.hear(call, arrived)
-	if verdict.refusal != "" || verdict.err != nil {
+	v := s.hear(call, arrived)
+	if v.refusal != "" || v.err != nil {
 		// This replica may not have heard yet what another one did.
 		if err := s.refresh(ctx); err != nil {
 			return allocation.SyncAnswer{}, err
 		}
-		verdict = s.hear(call, arrived)
+		v = s.hear(call, arrived)
+	}
+	if v.err == nil && v.refusal == "" && v.claim == allocation.ClaimMove {
+		if err := s.move(ctx, from, call); err != nil {
+			return allocation.SyncAnswer{}, err
+		}
+		v = s.hear(call, arrived)
 	}
 	switch {
-	case verdict.err != nil:
-		return allocation.SyncAnswer{}, verdict.err
-	case verdict.refusal != "":
-		return s.refuse(ctx, from, call, verdict)
-	case verdict.newcomer:
+	case v.err != nil:
+		return allocation.SyncAnswer{}, v.err
+	case v.older:
+		return s.bare(call), nil
+	case v.claim == allocation.ClaimUnheard:
+		return s.unheard(ctx, from, call, v)
+	case v.etcdLost:
+		return s.lostByEtcd(ctx, from, call, v)
+	case v.refusal != "":
+		return s.refuse(ctx, from, call, v)
+	case v.claim != allocation.ClaimFits:
 		return s.giveIncarnation(ctx, from, call)
-	case !verdict.confirmed:
+	case !v.confirmed:
 		if err := s.confirm(ctx, from, call); err != nil {
 			return allocation.SyncAnswer{}, err
 		}
-	case verdict.cleared:
+	case v.cleared:
 		if err := s.unflag(ctx, call.Region); err != nil {
 			return allocation.SyncAnswer{}, err
 		}
 	}
-	if err := s.countReturns(ctx, call); err != nil {
-		if contradicted(err) {
-			return s.refuse(ctx, from, call, verdictOf(contradictsReturn, "%s", err.Error()))
-		}
+	return s.take(ctx, from, call, v, arrived)
+}
+
+// take enters what a call says that fits, and answers it.
+func (s *Service) take(ctx context.Context, from string, call allocation.SyncCall, v verdict, arrived time.Time) (allocation.SyncAnswer, error) {
+	enter := s.countReturns
+	if s.isFrozen() {
+		enter = s.restate
+	}
+	switch err := enter(ctx, call); {
+	case errors.Is(err, errOwnerLost):
+		lost := verdictOf(contradictsReturn, "%s", err.Error())
+		lost.contradicted = []allocation.Mark{forgottenReturn}
+		return s.refuse(ctx, from, call, lost)
+	case contradicted(err):
+		lost := etcdLostOf(contradictsReturn, "%s", err.Error())
+		lost.under = v.under
+		return s.lostByEtcd(ctx, from, call, lost)
+	case err != nil:
 		return allocation.SyncAnswer{}, err
 	}
 	acks := s.enterStatements(call, arrived)
@@ -119,55 +153,6 @@ func checkCall(c allocation.SyncCall) error {
 	return nil
 }
 
-// giveIncarnation records a new incarnation and its home, in one transaction. One that was given out and never named may
-// be given out again, to the same database: nothing was granted to it, and no share was ever told.
-func (s *Service) giveIncarnation(ctx context.Context, from string, call allocation.SyncCall) (allocation.SyncAnswer, error) {
-	err := s.act(ctx, func() (Change, error) {
-		r := s.state.regions[call.Region]
-		switch {
-		case r == nil || r.doc == nil:
-			return Change{}, notFound("region", call.Region)
-		case r.doc.value.Incarnation != "":
-			return Change{}, nil // the next call finds out whose it is
-		}
-		next := r.doc.value
-		next.Incarnation, next.Home = s.random.hex(8), call.Home
-		return Change{
-			Reads: []Item{r.doc.item},
-			Puts:  []Item{put(regionKey(r.name), next), s.auditLine(nodeOf(call, from), "region.incarnation", r.name, r.doc.value, next)},
-		}, nil
-	})
-	if err != nil {
-		return allocation.SyncAnswer{}, err
-	}
-	if v := s.hear(call, s.now()); v.refusal != "" {
-		return s.refuse(ctx, from, call, v)
-	}
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	answer := s.baseAnswer(s.state.regions[call.Region])
-	answer.More = true
-	return answer, nil
-}
-
-// confirm records that the owner has stored its incarnation. From here on it is a member, and the ledgers grant to it.
-func (s *Service) confirm(ctx context.Context, from string, call allocation.SyncCall) error {
-	err := s.inTurn(ctx, func() (Change, error) {
-		r := s.state.regions[call.Region]
-		if r == nil || r.doc == nil || r.doc.value.Incarnation != call.Incarnation {
-			return Change{}, refused("call again", "the region's incarnation has changed meanwhile")
-		}
-		if r.doc.value.Confirmed {
-			return Change{}, nil
-		}
-		next := r.doc.value
-		next.Confirmed = true
-		return s.membersChange(nodeOf(call, from), "region.join", r, next)
-	})
-	s.nudgeBackground()
-	return err
-}
-
 // answerOrHold answers at once if there is something to say, and else holds the call until there is, or its time is over.
 func (s *Service) answerOrHold(ctx context.Context, call allocation.SyncCall, acks []allocation.ShardAck, ended []string, arrived time.Time) (allocation.SyncAnswer, error) {
 	wait := min(time.Duration(max(0, call.WaitMillis))*time.Millisecond, s.config.ReportUnreachableAfter/3)
@@ -202,7 +187,8 @@ func (s *Service) release(region string, news Signal) {
 func (s *Service) baseAnswer(r *region) allocation.SyncAnswer {
 	d := s.state.deployment.value
 	return allocation.SyncAnswer{
-		Format: allocation.SyncFormat, Deployment: d.ID, History: d.History, Incarnation: r.doc.value.Incarnation,
+		Format: allocation.SyncFormat, Deployment: d.ID, History: s.state.descent().History, Frozen: s.state.frozen(),
+		Regions: s.state.members().Regions, Incarnation: r.doc.value.Incarnation,
 		Now: s.now().UnixMicro(), Revision: s.state.revision, EvidenceAgeMillis: s.evidenceAge().Milliseconds(),
 		Draining: r.doc.value.Draining,
 	}
@@ -219,7 +205,11 @@ func (s *Service) answer(call allocation.SyncCall, acks []allocation.ShardAck, e
 	}
 	a = s.baseAnswer(r)
 	a.Acknowledged, a.EndedAcknowledged = acks, ended
-	urgent = s.addShares(r, &a)
+	// A region that does not know of the freeze must hear of it, to state what it holds.
+	urgent = a.History != call.History
+	if !a.Frozen {
+		urgent = s.addShares(r, &a) || urgent
+	}
 	var more bool
 	a.Budgets, a.Config, more = s.state.configSince(call.Config)
 	a.More = a.More || more

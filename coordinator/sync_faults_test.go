@@ -185,31 +185,6 @@ func TestLateStatementsChangeNothing(t *testing.T) {
 	}
 }
 
-// A generation that the ledger never gave out, and a term that was never opened, are lost history on one side.
-func TestUnknownGenerationIsRefused(t *testing.T) {
-	w, east, _ := two(t, 1)
-	for name, spoil := range map[string]func(*allocation.ShareStatement){
-		"newer": func(s *allocation.ShareStatement) { s.Generation.Number += 5 },
-		"stamp": func(s *allocation.ShareStatement) { s.Generation.Stamp = "0000000000000000" },
-		"term":  func(s *allocation.ShareStatement) { s.Term += 86400 * 30 },
-		"returned": func(s *allocation.ShareStatement) {
-			s.Returned = []allocation.ReturnedStatement{{From: s.Term, Until: s.Term + 60, Class: allocation.General, Returned: 1000}}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			east.spend("acme/requests", 1)
-			call := east.call()
-			spoil(&call.Statements[0].Shares[0])
-			a, err := w.replicas[0].Sync(t.Context(), call)
-			if err != nil || a.Refusal != string(allocation.HistoryLost) {
-				t.Fatalf("%+v %v", a, err)
-			}
-			t.Log(a.Detail)
-		})
-	}
-	w.conserved()
-}
-
 // A held call is answered when something changes, not when its time is over: a lowered limit must not wait.
 func TestHeldCallWakes(t *testing.T) {
 	w, east, west := two(t, 2)

@@ -48,7 +48,7 @@ func (s *Service) openTerms(ctx context.Context) (opened int, err error) {
 		if d == nil || d.value.OpenedThrough == allocation.Never || d.value.Deleted {
 			return nil
 		}
-		if _, ok := nextTerm(d.value, now); ok {
+		if p, ok := nextTerm(d.value, now); ok && !s.state.descent().Frozen(p.Start()) {
 			return []string{name}
 		}
 		return nil
@@ -70,9 +70,12 @@ func (s *Service) openNext(name string, now allocation.Instant) Change {
 	}
 	next := d.value
 	next.OpenedThrough = periods.End()
-	l := allocation.OpenLedger(next.Budget, next.Version, periods, s.state.termMembers(next.Budget), s.generation(allocation.Ledger{}))
+	l, err := allocation.OpenUnproven(next.Budget, next.Version, periods, s.state.termMembers(next.Budget), s.state.descent(), s.generation(allocation.Ledger{}))
+	if err != nil {
+		return Change{} // it may have been opened in a history that was lost
+	}
 	change := Change{Reads: []Item{d.item}, Puts: []Item{put(d.item.Key, next)}}
-	ledgerWrite{after: l}.add(&change)
+	s.state.addLedger(&change, ledgerWrite{after: l})
 	return change
 }
 
@@ -113,16 +116,29 @@ func (s *state) countBehind(now allocation.Instant) (n int) {
 // not be made after the limit was lowered.
 func (s *Service) follow(ref allocation.ShareRef, now allocation.Instant) Change {
 	l, b := s.state.ledgers[ref], s.state.budgets[ref.Budget]
-	if l == nil || b == nil || !s.state.behind[ref] {
+	if l == nil || !s.state.behind[ref] {
 		return Change{}
 	}
-	next, err := l.value.Follow(b.value.Budget, b.value.Version, runningIndex(l.value, now), s.state.members(), s.generation(l.value))
-	if err != nil || len(encode(next)) > maxLedgerBytes {
+	var change Change
+	var declared BudgetDocument // none: its format is unknown, and the ledger is only settled
+	if b != nil {
+		declared, change.Reads = b.value, []Item{b.item}
+	}
+	next, err := s.followed(l.value, declared, now)
+	if err != nil || b != nil && len(encode(next)) > maxLedgerBytes {
 		return Change{} // it can follow when the runs that differ are over, or in the next term
 	}
-	change := Change{Reads: []Item{b.item}}
-	ledgerWrite{before: l, after: next}.add(&change)
+	s.state.addLedger(&change, ledgerWrite{before: l, after: next})
 	return change
+}
+
+// followed is a ledger that is settled under the present history, and follows its budget and the members if it is behind.
+func (s *Service) followed(l allocation.Ledger, b BudgetDocument, now allocation.Instant) (allocation.Ledger, error) {
+	next, err := s.settled(l)
+	if err != nil || b.Version == 0 || b.Lost || next.Version >= b.Version && next.Members >= s.state.members().Number {
+		return next, err
+	}
+	return next.Follow(b.Budget, b.Version, runningIndex(next, now), s.state.members(), s.generation(next))
 }
 
 // eachOf makes one change per element, several at a time: the Committer gathers them into few transactions. A conflict is

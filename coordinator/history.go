@@ -1,0 +1,162 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"tranche/allocation"
+)
+
+// StandingDocument is what etcd holds of its own descent: see allocation.Standing. Every transaction that opens a term or
+// changes a ledger compares it, so that a replica whose picture is older than a freeze is refused.
+type StandingDocument struct {
+	Format int `json:"format"`
+	allocation.Standing
+	Since time.Time `json:"since,omitzero"` // of the freeze
+	// Named are the regions that some region knows of: a freeze waits for them, also when etcd lost their registration.
+	Named []string `json:"named,omitempty"`
+}
+
+// standingOf is the standing of a history that begins.
+func standingOf(h allocation.History) StandingDocument {
+	return StandingDocument{Format: documentFormat, Standing: allocation.Standing{History: h}}
+}
+
+// descent is what is known of etcd's descent. Before the document is there nothing fits it.
+func (s *state) descent() allocation.Standing {
+	if s.standing == nil {
+		return allocation.Standing{}
+	}
+	return s.standing.value.Standing
+}
+
+// frozen says whether the history is frozen.
+func (s *state) frozen() bool { return s.descent().Freeze != nil }
+
+// onStanding makes a change rest on the standing; once is enough.
+func (s *state) onStanding(c *Change) {
+	known := s.standing.known(historyKey)
+	if !slices.ContainsFunc(c.Reads, func(i Item) bool { return i.Key == historyKey }) {
+		c.Reads = append(c.Reads, known)
+	}
+}
+
+// enterStanding takes the standing; a freeze or a thaw decides of every ledger whether it may be granted from.
+func (s *state) enterStanding(e Event) error {
+	s.standing = nil
+	return enter(e, func(d *doc[StandingDocument]) { s.standing = d })
+}
+
+// awaited are the regions that a freeze still waits for, by name.
+func (s *state) awaited() []string {
+	if !s.frozen() {
+		return nil
+	}
+	d := s.standing.value
+	var missing []string
+	for _, name := range mergeNames(s.members().Regions, d.Named) {
+		if !slices.ContainsFunc(d.Freeze.Stated, func(h allocation.Holder) bool { return h.Region == name }) {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	return missing
+}
+
+// settled is the ledger fit to be granted from, under the present history. It fails with ErrFrozen.
+func (s *Service) settled(l allocation.Ledger) (allocation.Ledger, error) {
+	next, _, err := l.Settle(s.state.descent(), s.random.hex(8))
+	return next, err
+}
+
+// contradiction begins a new history and freezes all that etcd holds. It is decided under the lock; the caller puts the
+// document into its change.
+func (s *Service) newHistory(why string, heard allocation.History, clock allocation.Instant) StandingDocument {
+	next := s.state.standing.value
+	latest := max(s.instant(), clock)
+	for _, r := range s.state.ordered {
+		if !r.contact.At.IsZero() {
+			latest = max(latest, allocation.At(r.contact.At.Add(time.Duration(r.contact.SkewMicros)*time.Microsecond)))
+		}
+	}
+	next.Standing = next.Contradict(why, heard, allocation.FurthestOpened(latest), s.random.hex(8))
+	next.Since = s.now().UTC()
+	return next
+}
+
+// freeze begins a new history unless another replica has begun one since `under`.
+func (s *Service) freeze(ctx context.Context, who actor, why string, under, heard allocation.History, clock allocation.Instant) error {
+	return s.act(ctx, func() (Change, error) {
+		if s.state.standing == nil {
+			return Change{}, errStarting
+		}
+		if s.state.descent().History != under {
+			return Change{}, nil
+		}
+		return s.freezeChange(who, s.newHistory(why, heard, clock)), nil
+	})
+}
+
+// freezeChange writes a new history. It is an act that stands in the audit with its reason.
+func (s *Service) freezeChange(who actor, next StandingDocument) Change {
+	s.log.Error("etcd lost history: everything is frozen until every region has stated what it holds", "why", next.Freeze.Why, "history", next.History.String())
+	return Change{
+		Reads: []Item{s.state.standing.item},
+		Puts:  []Item{put(historyKey, next), s.auditLine(who, "history.freeze", next.History.String(), s.state.descent().History, next.Standing)},
+	}
+}
+
+// lostByEtcd answers a call that knows what etcd never had: with the new history, and nothing else.
+func (s *Service) lostByEtcd(ctx context.Context, from string, call allocation.SyncCall, v verdict) (allocation.SyncAnswer, error) {
+	s.metrics.refusals.Inc()
+	why := fmt.Sprintf("region %s: %s", call.Region, v.detail)
+	clock := allocation.At(time.UnixMicro(call.Clock))
+	if err := s.freeze(ctx, nodeOf(call, from), why, v.under, call.History, clock); err != nil {
+		return allocation.SyncAnswer{}, err
+	}
+	return s.bare(call), nil
+}
+
+// unheard answers a call of an incarnation that etcd never gave out: etcd lost history. What that incarnation holds nobody
+// can state, so it is lost, and its owner is told to ask for another one.
+func (s *Service) unheard(ctx context.Context, from string, call allocation.SyncCall, v verdict) (allocation.SyncAnswer, error) {
+	s.metrics.refusals.Inc()
+	err := s.act(ctx, func() (Change, error) {
+		r := s.state.regions[call.Region]
+		if r == nil || r.doc == nil || s.state.standing == nil {
+			return Change{}, notFound("region", call.Region)
+		}
+		if s.judge(r, call).claim != allocation.ClaimUnheard {
+			return Change{}, nil // another replica has done it
+		}
+		next, change := s.state.standing.value, Change{Reads: []Item{s.state.standing.item}}
+		if next.Freeze == nil {
+			next = s.newHistory(fmt.Sprintf("region %s: %s", r.name, v.detail), call.History, allocation.At(time.UnixMicro(call.Clock)))
+			change = s.freezeChange(nodeOf(call, from), next)
+			change.Puts = change.Puts[1:]
+		}
+		next.Standing = next.Lose(allocation.Holder{Region: r.name, Incarnation: call.Incarnation})
+		doc := r.doc.value.with(r.doc.value.residence().Heard(call.Incarnation))
+		change.Reads = append(change.Reads, r.doc.item)
+		change.Puts = append(change.Puts, put(historyKey, next), put(regionKey(r.name), doc),
+			s.auditLine(nodeOf(call, from), "region.unheard", r.name, nil, allocation.Holder{Region: r.name, Incarnation: call.Incarnation}))
+		return change, nil
+	})
+	if err != nil {
+		return allocation.SyncAnswer{}, err
+	}
+	a := s.bare(call)
+	a.Refusal, a.Detail = v.refusal, v.detail
+	return a, nil
+}
+
+// bare is an answer that says which history counts, and nothing else of weight.
+func (s *Service) bare(call allocation.SyncCall) allocation.SyncAnswer {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	a := s.baseAnswer(s.state.regions[call.Region])
+	a.Config, a.More = min(call.Config, s.state.deployment.value.Config), true
+	return a
+}

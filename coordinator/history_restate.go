@@ -1,0 +1,283 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"tranche/allocation"
+)
+
+// errOwnerLost: the owner states less than the ledger knows for certain that it did.
+var errOwnerLost = errors.New("the region's database lost commits")
+
+// forgottenReturn is a mark that no owner holds: the refusal with which it comes leaves no doubt.
+var forgottenReturn = allocation.Mark{Writer: "ledger", Count: 1, Value: "return"}
+
+// maxRestateBytes is how large a ledger may grow while regions state what they hold. It may not be refused: what is not in
+// it would be granted again.
+const maxRestateBytes = 400 << 10
+
+// maxRestatedAct is how many shares one transaction enters: each is a ledger and, at most, a budget.
+const maxRestatedAct = 25
+
+func (s *Service) isFrozen() bool {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	return s.state.frozen()
+}
+
+// restate enters what a region holds while all is frozen. Each step is durable before the next, and a crash in between is
+// harmless, since saying it again changes nothing:
+//
+//	the region's configuration number     ours goes above it
+//	each share that it holds              into its ledger, which is made anew where etcd lost it
+//	that these are all                    into the standing; the last region's thaws it
+func (s *Service) restate(ctx context.Context, call allocation.SyncCall) error {
+	if err := s.overtakeConfig(ctx, call.Config); err != nil {
+		return err
+	}
+	h := allocation.Holder{Region: call.Region, Incarnation: call.Incarnation}
+	for part := range slices.Chunk(s.restated(call), maxRestatedAct) {
+		for len(part) > 0 {
+			var err error
+			if part, err = s.restatePart(ctx, h, call, part); err != nil {
+				return err
+			}
+		}
+	}
+	if !call.All && len(newNames(s.named(), call.Regions)) == 0 {
+		return nil
+	}
+	return s.statedAll(ctx, h, call)
+}
+
+// restated are the shares that a call states as they are stored, but for statements that a later one has overtaken.
+func (s *Service) restated(call allocation.SyncCall) (due []allocation.ShareStatement) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	r := s.state.regions[call.Region]
+	for _, st := range call.Statements {
+		if sh := r.shards[st.Shard]; sh != nil && sh.incarnation == call.Incarnation && st.Number < sh.number {
+			continue
+		}
+		for _, sh := range st.Shares {
+			if sh.Held != nil {
+				due = append(due, sh)
+			}
+		}
+	}
+	return due
+}
+
+// overtakeConfig raises the configuration number above one that a region has: numbers never go backward.
+func (s *Service) overtakeConfig(ctx context.Context, theirs int64) error {
+	s.state.mu.Lock()
+	above := s.state.deployment.value.Config >= theirs
+	s.state.mu.Unlock()
+	if above {
+		return nil
+	}
+	return s.inTurn(ctx, func() (Change, error) {
+		_, deployment, raised, err := s.state.raise(func(d *Deployment) { d.Config = max(d.Config, theirs+1) })
+		if err != nil || s.state.deployment.value.Config >= theirs {
+			return Change{}, err
+		}
+		return Change{Reads: []Item{deployment}, Puts: []Item{raised}}, nil
+	})
+}
+
+// restating is a change that enters several shares at once.
+type restating struct {
+	change  Change
+	config  int64 // the configuration number that it leads to
+	budgets map[string]*restatedBudget
+	room    actRoom
+}
+
+type restatedBudget struct {
+	known *doc[BudgetDocument] // nil: etcd lost it
+	next  BudgetDocument
+}
+
+// restatePart enters several shares in one transaction. If that does not hold all of them, the rest is to be done.
+func (s *Service) restatePart(ctx context.Context, h allocation.Holder, call allocation.SyncCall, part []allocation.ShareStatement) (rest []allocation.ShareStatement, err error) {
+	err = s.inTurn(ctx, func() (Change, error) {
+		if !s.state.frozen() {
+			return Change{}, refused("call again", "the ledgers are not frozen any more")
+		}
+		w := &restating{config: s.state.deployment.value.Config, budgets: map[string]*restatedBudget{}}
+		rest = nil
+		for i, st := range part {
+			took, err := s.restateShare(w, h, call, st)
+			if err != nil {
+				return Change{}, err
+			}
+			if !took {
+				rest = part[i:]
+				break
+			}
+		}
+		return s.writeRestated(w), nil
+	})
+	return rest, err
+}
+
+// restateShare enters one share. The budget goes with it: a version that etcd lost, and how far its terms are opened.
+func (s *Service) restateShare(w *restating, h allocation.Holder, call allocation.SyncCall, st allocation.ShareStatement) (took bool, err error) {
+	held, ref := *st.Held, allocation.ShareRef{Budget: st.Budget, Term: st.Term}
+	if held.Budget != st.Budget || held.Term() != st.Term {
+		return false, invalid("statements", fmt.Sprintf("%s, term of %s comes with a share of %s", st.Budget, st.Term, held.Budget), "state each share as it is stored")
+	}
+	l := s.state.ledgers[ref]
+	over := l == nil && (held.Periods.End() <= call.ClosedBefore || s.state.closings[closingKey(st.Budget, st.Term)] != nil)
+	if !over {
+		base := allocation.RebuildLedger(held, unitOf(s.state.budgets[st.Budget]))
+		if l != nil {
+			base = l.value
+		}
+		next, changed, err := base.Reconcile(h, held, st, s.random.hex(8))
+		switch {
+		case contradicted(err):
+			return false, fmt.Errorf("%w: %w", errOwnerLost, err)
+		case err != nil:
+			return false, invalid("statements", err.Error(), "state runs of the term's own periods, none twice")
+		case len(encode(next)) > maxRestateBytes:
+			return false, refused("", "the ledger of %s, term of %s, would have more than %d bytes", st.Budget, st.Term, maxRestateBytes)
+		case !w.room.takeAnySize(next):
+			return false, nil
+		case changed || l == nil:
+			s.state.addLedger(&w.change, ledgerWrite{before: l, after: next})
+		}
+	}
+	s.restateBudget(w, held)
+	return true, nil
+}
+
+// takeAnySize is take for a ledger that must be written, however large it is: alone, then.
+func (r *actRoom) takeAnySize(l allocation.Ledger) bool {
+	n := len(encode(l))
+	if r.documents > 0 && (r.documents+1 > maxRestatedAct || r.bytes+n > maxActBytes) {
+		return false
+	}
+	r.documents, r.bytes = r.documents+1, r.bytes+n
+	return true
+}
+
+func unitOf(d *doc[BudgetDocument]) string {
+	if d == nil {
+		return ""
+	}
+	return d.value.Budget.Unit
+}
+
+// restateBudget takes over what a share says of its budget: a version above ours, with the lower of both limits, and how
+// far its terms are opened. Of a budget that etcd lost only the name is known: it is remembered as lost, so that no term
+// of it is ever opened twice.
+func (s *Service) restateBudget(w *restating, held allocation.Share) {
+	b := w.budgets[held.Budget]
+	if b == nil {
+		b = &restatedBudget{known: s.state.budgets[held.Budget]}
+		if b.known != nil {
+			b.next = b.known.value
+		} else {
+			b.next = BudgetDocument{
+				Format: documentFormat, Budget: allocation.Budget{Name: held.Budget, Limit: new(int64)}, Deleted: true, Lost: true, Changed: s.now().UTC(),
+			}
+		}
+		w.budgets[held.Budget] = b
+	}
+	b.next.OpenedThrough = max(b.next.OpenedThrough, held.Periods.End())
+	switch {
+	case held.Version <= b.next.Version:
+	case b.next.Lost:
+		b.next.Version = held.Version
+	default:
+		known := allocation.ConfiguredBudget{Budget: b.next.Budget, Version: b.next.Version, Deleted: b.next.Deleted}
+		theirs := known
+		theirs.Version, theirs.Budget.Limit = held.Version, latestLimit(held)
+		both := allocation.Stricter(known, theirs)
+		w.config++
+		b.next.Budget, b.next.Version, b.next.Number, b.next.Changed = both.Budget, max(both.Version, held.Version+1), w.config, s.now().UTC()
+	}
+}
+
+// writeRestated puts the budgets into the change, and the deployment's number if it was raised.
+func (s *Service) writeRestated(w *restating) Change {
+	for _, name := range slices.Sorted(maps.Keys(w.budgets)) {
+		b, key := w.budgets[name], budgetKey(name)
+		w.change.Reads = append(w.change.Reads, b.known.known(key))
+		if b.known == nil || b.next.OpenedThrough != b.known.value.OpenedThrough || b.next.Version != b.known.value.Version {
+			w.change.Puts = append(w.change.Puts, put(key, b.next))
+		}
+	}
+	if d := s.state.deployment; w.config > d.value.Config {
+		next := d.value
+		next.Config = w.config
+		w.change.Reads, w.change.Puts = append(w.change.Reads, d.item), append(w.change.Puts, put(deploymentKey, next))
+		s.log.Warn("etcd lost versions of budgets: the lower limits count", "history", s.state.descent().History.String())
+	}
+	s.state.onStanding(&w.change)
+	return w.change
+}
+
+// latestLimit is the limit of the share's last periods: that of its version.
+func latestLimit(held allocation.Share) *int64 {
+	var limit int64
+	from := allocation.Instant(0)
+	for _, e := range held.Entries {
+		if e.Class == allocation.General && e.From >= from {
+			limit, from = e.Limit, e.From
+		}
+	}
+	return &limit
+}
+
+// named are the regions that the freeze waits for beside the registered ones.
+func (s *Service) named() []string {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	if s.state.standing == nil {
+		return nil
+	}
+	return mergeNames(s.state.standing.value.Named, s.state.members().Regions)
+}
+
+// newNames are those of b that are not among a.
+func newNames(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(b), func(n string) bool { return slices.Contains(a, n) })
+}
+
+// statedAll enters that the region has stated all that it holds, if it says so, and which regions it knows of. When all have,
+// it is over.
+func (s *Service) statedAll(ctx context.Context, h allocation.Holder, call allocation.SyncCall) error {
+	thawed := false
+	err := s.act(ctx, func() (Change, error) {
+		r := s.state.regions[call.Region]
+		if thawed = false; !s.state.frozen() || s.state.descent().History != call.History || r == nil || r.doc == nil || r.doc.value.Incarnation != h.Incarnation {
+			return Change{}, nil
+		}
+		next := s.state.standing.value
+		next.Named = mergeNames(next.Named, call.Regions)
+		change := Change{Reads: []Item{s.state.standing.item, r.doc.item}}
+		if call.All {
+			next.Standing, thawed = next.Stated(h, mergeNames(s.state.members().Regions, next.Named))
+		}
+		if thawed {
+			next.Since, next.Named = s.state.standing.value.Since, nil
+			change.Puts = append(change.Puts, s.auditLine(background, "history.thaw", next.History.String(), nil, next.Standing))
+		}
+		change.Puts = append(change.Puts, put(historyKey, next))
+		if slices.Equal(encode(next), s.state.standing.item.Value) {
+			return Change{}, nil
+		}
+		return change, nil
+	})
+	if err == nil && thawed {
+		s.log.Info("every region has stated what it holds: grants go on", "history", call.History.String())
+		s.nudgeBackground()
+	}
+	return err
+}

@@ -1,0 +1,283 @@
+package coordinator_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tranche/allocation"
+	"tranche/coordinator"
+)
+
+const acmeBudget = "acme/requests"
+
+// backup is all that the store holds, and restore puts it back: what was made since is gone. Revisions rise all the same,
+// as with a bumped restore; what tells is what the documents say.
+func (w *world) backup() []coordinator.Item {
+	w.t.Helper()
+	items, _, err := w.store.Range(w.t.Context(), coordinator.Root)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return items
+}
+
+// restore leaves the marks of the coordinators alone: they do not notice by themselves.
+func (w *world) restore(backup []coordinator.Item) {
+	w.t.Helper()
+	isMark := func(i coordinator.Item) bool { return strings.HasPrefix(i.Key, coordinator.Root+"marks/") }
+	for _, now := range w.backup() {
+		if !isMark(now) && !slices.ContainsFunc(backup, func(b coordinator.Item) bool { return b.Key == now.Key }) {
+			commitRaw(w.t, w.store, coordinator.Txn{Deletes: []string{now.Key}})
+		}
+	}
+	for _, b := range backup {
+		if !isMark(b) {
+			commitRaw(w.t, w.store, coordinator.Txn{Puts: []coordinator.Item{{Key: b.Key, Value: b.Value}}})
+		}
+	}
+	for _, r := range w.replicas {
+		if err := r.Refresh(w.t.Context()); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// held is what all regions hold of the running period: what they were granted and did not return, spent or not.
+func (w *world) held(regions ...*fakeRegion) (sum int64) {
+	now := allocation.At(w.clock.now())
+	for _, f := range regions {
+		for ref, share := range f.shares {
+			if i, running := share.Periods.Find(now); running && ref.Budget == acmeBudget {
+				period := share.Periods.At(i).Start
+				e, _ := share.EntryFor(period, allocation.General)
+				left := e.Granted - e.Returned
+				if u, used := f.used[ref][allocation.UsageKey{Budget: acmeBudget, Period: period, Class: allocation.General}]; used {
+					left = u.Granted - u.Returned
+				}
+				sum += left
+			}
+		}
+	}
+	return sum
+}
+
+// round lets every region call until nobody has anything to say.
+func (w *world) round(r *replica, regions ...*fakeRegion) {
+	w.t.Helper()
+	for range 6 {
+		for _, f := range regions {
+			f.sync(r)
+		}
+		w.settle(r)
+	}
+}
+
+func (w *world) standing() coordinator.StandingDocument {
+	w.t.Helper()
+	items, _, err := w.store.Range(w.t.Context(), coordinator.Root+"history")
+	if err != nil || len(items) != 1 {
+		w.t.Fatal(items, err)
+	}
+	var d coordinator.StandingDocument
+	if err := json.Unmarshal(items[0].Value, &d); err != nil {
+		w.t.Fatal(err)
+	}
+	return d
+}
+
+// move gives units from one region to the other, by hand.
+func (w *world) move(r *replica, from, to *fakeRegion, units int64) {
+	w.t.Helper()
+	w.must(r, 201, "POST", "/v1/rebalances", coordinator.RebalanceRequest{Budget: acmeBudget, From: from.name, To: to.name, Units: units})
+	w.round(r, from, to)
+}
+
+// Whatever a region knows that etcd never had: etcd lost history, and not the region, which goes on from what it holds.
+// While this stops the region, a restored etcd takes the service down; while it is believed, permits are granted twice.
+func TestWhatEtcdNeverHadFreezes(t *testing.T) {
+	for name, spoil := range map[string]func(*allocation.SyncCall){
+		"history":     func(c *allocation.SyncCall) { c.History = allocation.History{Number: 4, Stamp: "x"} },
+		"stamp":       func(c *allocation.SyncCall) { c.History.Stamp = "x" },
+		"config":      func(c *allocation.SyncCall) { c.Config = 1000 },
+		"incarnation": func(c *allocation.SyncCall) { c.Incarnation = "ffff" },
+		"generation":  func(c *allocation.SyncCall) { c.Statements[0].Shares[0].Generation.Number += 5 },
+		"its stamp":   func(c *allocation.SyncCall) { c.Statements[0].Shares[0].Generation.Stamp = "0000000000000000" },
+		"term":        func(c *allocation.SyncCall) { c.Statements[0].Shares[0].Term += 86400 * 30 },
+		"return": func(c *allocation.SyncCall) {
+			s := &c.Statements[0].Shares[0]
+			s.Returned = []allocation.ReturnedStatement{{From: s.Term, Until: s.Term + 60, Class: allocation.General, Returned: 1000}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, east, west := two(t, 1)
+			r := w.replicas[0]
+			before := w.standing().History
+			east.spend(acmeBudget, 1)
+			call := east.call()
+			spoil(&call)
+			a, err := r.Sync(t.Context(), call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now := w.standing()
+			if now.Freeze == nil || now.History.Number <= max(before.Number, call.History.Number) && call.History != before || now.History == before {
+				t.Fatalf("the standing is %+v", now)
+			}
+			if !a.Frozen || a.History != now.History || len(a.Shares) > 0 || !slices.Equal(a.Regions, []string{"eu-west", "us-east"}) {
+				t.Errorf("it answers %+v", a)
+			}
+			if n := len(w.acts(r, "history.freeze")); n != 1 {
+				t.Errorf("%d audit lines", n)
+			}
+			w.round(r, east, west)
+			if now := w.standing(); now.Freeze != nil {
+				t.Errorf("all have stated, and it is frozen: %+v", now.Freeze)
+			}
+			if sum := w.held(east, west); sum > 100 {
+				t.Errorf("%d of 100 are held", sum)
+			}
+			w.conserved()
+		})
+	}
+}
+
+// Etcd goes back to before what one region returned and another was granted, twice to the same state; the region that
+// knows better calls last. If this fails, the same permits are granted again.
+func TestEtcdRestoredTwice(t *testing.T) {
+	w, east, west := two(t, 2)
+	r := w.replicas[0]
+	snapshot := w.backup()
+	w.move(r, east, west, 30)
+	if east.held() != 30 || west.held() != 70 {
+		t.Fatalf("east holds %d, west %d", east.held(), west.held())
+	}
+	for range 2 {
+		w.restore(snapshot)
+		east.sync(r)
+		w.settle(r)
+		if w.standing().Freeze == nil {
+			t.Fatal("nothing is frozen")
+		}
+		for range 3 { // it has stated, and the other has not
+			east.sync(r)
+			w.settle(r)
+		}
+		if w.standing().Freeze == nil || east.held() != 30 {
+			t.Fatalf("thawed by one of two, or granted: it holds %d", east.held())
+		}
+		w.round(r, west, east)
+		if w.standing().Freeze != nil || w.held(east, west) > 100 {
+			t.Fatalf("east holds %d, west %d, %+v", east.held(), west.held(), w.standing())
+		}
+	}
+	w.move(r, west, east, 10)
+	if sum := w.held(east, west); sum > 100 {
+		t.Errorf("%d of 100 are held", sum)
+	}
+	w.conserved()
+}
+
+func (f *fakeRegion) held() int64 { return f.w.held(f) }
+
+// Terms that were opened ahead, and fetched, are in no ledger of the restored etcd. If they were opened again there, their
+// permits would be granted twice.
+func TestTermOpenedAhead(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	snapshot := w.backup()
+	for range 3 {
+		w.clock.move(20 * time.Minute)
+		w.round(r, east, west)
+	}
+	terms := len(r.Ledgers())
+	w.restore(snapshot)
+	w.round(r, east, west)
+	if w.standing().Freeze != nil || len(r.Ledgers()) < terms {
+		t.Errorf("%d ledgers, and there were %d; %+v", len(r.Ledgers()), terms, w.standing())
+	}
+	for range 3 {
+		if sum := w.held(east, west); sum != 100 {
+			t.Errorf("%d of 100 are held", sum)
+		}
+		w.clock.move(20 * time.Minute)
+		w.round(r, east, west)
+	}
+	w.conserved()
+}
+
+// A call that was made before the region heard of the new history counts for nothing, however late it comes.
+func TestLateCallOfAnotherHistory(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	snapshot := w.backup()
+	late := east.call()
+	late.All = true
+	w.move(r, east, west, 30)
+	w.restore(snapshot)
+	west.sync(r) // finds out
+	west.sync(r)
+	a, err := r.Sync(t.Context(), late)
+	if err != nil || a.Refusal != "" || !a.Frozen || len(a.Shares) > 0 {
+		t.Errorf("%+v %v", a, err)
+	}
+	if now := w.standing(); now.Freeze == nil || len(now.Freeze.Stated) != 1 {
+		t.Errorf("it counts: %+v", now)
+	}
+	w.round(r, east, west)
+	if sum := w.held(east, west); sum > 100 || w.standing().Freeze != nil {
+		t.Errorf("%d of 100 are held, %+v", sum, w.standing())
+	}
+}
+
+// Limits that were lowered in what was lost stay lowered, and the numbers of the configuration rise.
+func TestLoweredLimitSurvives(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	snapshot := w.backup()
+	w.must(r, 200, "PUT", "/v1/budgets/"+acmeBudget, budgetJSON(acmeBudget, "40"), "If-Match", `"1"`)
+	w.round(r, east, west)
+	config := east.config
+	w.restore(snapshot)
+	w.round(r, east, west)
+	b := get[coordinator.BudgetAnswer](w, r, "/v1/budgets/"+acmeBudget)
+	if b.Budget.LimitOrZero() != 40 || b.Version < 3 || b.Number <= config || w.standing().Freeze != nil {
+		t.Errorf("limit %d, version %d, number %d after %d", b.Budget.LimitOrZero(), b.Version, b.Number, config)
+	}
+	if sum := w.held(east, west); sum > 40 {
+		t.Errorf("%d of 40 are held", sum)
+	}
+}
+
+// A budget that etcd lost is known from what regions hold of it: they go on, and when it is declared again no period of it
+// is granted twice.
+func TestBudgetThatEtcdLost(t *testing.T) {
+	w := newWorld(t, 1)
+	r := w.replicas[0]
+	east, west := w.addRegion("us-east"), w.addRegion("eu-west")
+	east.join(r)
+	west.join(r)
+	w.round(r, east, west)
+	snapshot := w.backup()
+	w.must(r, 201, "POST", "/v1/budgets", budgetJSON(acmeBudget, "100"))
+	w.round(r, east, west)
+	if w.held(east, west) != 100 {
+		t.Fatal("nothing is granted")
+	}
+	w.restore(snapshot)
+	w.round(r, east, west)
+	if w.standing().Freeze != nil || east.spend(acmeBudget, 10) != 10 {
+		t.Fatalf("the region does not go on: %+v", w.standing())
+	}
+	w.must(r, 201, "POST", "/v1/budgets", budgetJSON(acmeBudget, "100"))
+	for range 3 {
+		w.round(r, east, west)
+		if sum := w.held(east, west); sum > 100 {
+			t.Errorf("%d of 100 are held", sum)
+		}
+		w.clock.move(20 * time.Minute)
+	}
+	w.conserved()
+}
