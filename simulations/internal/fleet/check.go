@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -113,7 +114,8 @@ func (c *checks) event(prefix, rest string, e coordinator.Event) {
 	case "regions/":
 		d := read[coordinator.RegionDocument](c, e)
 		if before := c.members[d.Region]; before != nil && before.Confirmed {
-			c.must(before.Incarnation == d.Incarnation, 5, "region %s was given incarnation %s while %s had not ended", d.Region, d.Incarnation, before.Incarnation)
+			// One that lost its history is replaced, and remembered as former: what it was granted stays out.
+			c.must(before.Incarnation == d.Incarnation || slices.Contains(d.Former, before.Incarnation), 5, "region %s was given incarnation %s while %s had not ended", d.Region, d.Incarnation, before.Incarnation)
 		}
 		c.members[d.Region] = &d
 	case "ledgers/":
