@@ -17,6 +17,8 @@ const (
 	DefaultReservation        = Hour
 	MaxReservation            = 30 * Day
 	MaxMaxEvidenceAge         = 30 * Day
+	MaxWaitForShare           = 30 * Second // the longest deadline of a request
+	MaxLeastRunway            = Hour
 	MaxWeightSum        int64 = 1 << 31
 	MaxRegionsPerBudget       = 64
 	MaxKeepPercent      int64 = 50
@@ -24,7 +26,7 @@ const (
 )
 
 // The values of Budget's and Policy's choices. The first of each is the default;
-// PolicyFixed and PolicyHome have none.
+// the policies have none.
 const (
 	MissingLabelRefuse    = "refuse"
 	MissingLabelUnchecked = "unchecked"
@@ -38,8 +40,9 @@ const (
 	OnStaleRefuse = "refuse"
 	OnStaleAdmit  = "admit"
 
-	PolicyFixed = "fixed"
-	PolicyHome  = "home"
+	PolicyFixed  = "fixed"
+	PolicyDemand = "demand"
+	PolicyHome   = "home"
 )
 
 // Budget is a declared hard limit: so many units per period. It is plain data;
@@ -74,10 +77,14 @@ type Budget struct {
 	MaxEvidenceAge Duration `json:"max_evidence_age,omitempty" yaml:"max_evidence_age,omitempty"`
 	// OnStaleEvidence is "refuse" or "admit" (within the share); only with MaxEvidenceAge.
 	OnStaleEvidence string `json:"on_stale_evidence,omitempty" yaml:"on_stale_evidence,omitempty"`
+	// WaitForShare is how long, within its own deadline, a request waits for a top-up when it finds the region's share spent
+	// while permits may be free elsewhere. 0: not at all.
+	WaitForShare Duration `json:"wait_for_share,omitempty" yaml:"wait_for_share,omitempty"`
 }
 
-// Policy says which region may spend how much. "fixed" has Weights. "home" puts
-// all of it in one region and has exactly one of the others.
+// Policy says which region may spend how much. "fixed" has Weights. "demand" hands
+// out what is asked for, within Min and Max. "home" puts all of it in one region and
+// has exactly one of Region, HashOf and RegionFrom.
 type Policy struct {
 	Policy string `json:"policy" yaml:"policy"`
 	// Weights are by region: 0 to MaxWeightSum, which also bounds their sum; at least one above 0.
@@ -91,6 +98,12 @@ type Policy struct {
 	HashOf string `json:"hash_of,omitempty" yaml:"hash_of,omitempty"`
 	// RegionFrom is the template's label whose value names each instance's home.
 	RegionFrom string `json:"region_from,omitempty" yaml:"region_from,omitempty"`
+	// Min is what a region holds at least of each period, in units, by region; only for demand.
+	Min map[string]int64 `json:"min,omitempty" yaml:"min,omitempty"`
+	// Max is what a region may hold at most of each period, in units, by region; only for demand.
+	Max map[string]int64 `json:"max,omitempty" yaml:"max,omitempty"`
+	// LeastRunway is how long, at its rate of late, a region is to go on from what it holds; only for demand. 0: 2 s.
+	LeastRunway Duration `json:"least_runway,omitempty" yaml:"least_runway,omitempty"`
 }
 
 // IsTemplate says whether the name has {label} parts.

@@ -126,6 +126,7 @@ func (b *Budget) checkTimes(found *Problems, windowValid bool) {
 	}
 	inRange("longest_reservation", b.LongestReservation, MaxReservation)
 	inRange("max_evidence_age", b.MaxEvidenceAge, MaxMaxEvidenceAge)
+	inRange("wait_for_share", b.WaitForShare, MaxWaitForShare)
 	alone := b.RunsAloneFor
 	if !inRange("runs_alone_for", alone, MaxRunsAloneFor) || !windowValid {
 		return
@@ -173,11 +174,12 @@ func (b *Budget) checkPolicy(found *Problems, labels []string) {
 		}
 	case PolicyHome:
 		b.checkHome(found, labels)
-	case "demand":
-		found.add("allocation.policy", "demand is not available yet", "use fixed or home")
+	case PolicyDemand:
+		b.checkDemand(found)
 	default:
-		found.add("allocation.policy", fmt.Sprintf("is %.40q", p.Policy), "use fixed or home")
+		found.add("allocation.policy", fmt.Sprintf("is %.40q", p.Policy), "use fixed, demand or home")
 	}
+	p.checkOwnFields(found)
 }
 
 func (b *Budget) checkWeights(found *Problems) bool {

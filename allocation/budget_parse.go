@@ -149,9 +149,12 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 			"weights": r.entries(func(key string) readField {
 				return r.weight(&b.Allocation.Weights, key)
 			}),
-			"region":      r.text(&b.Allocation.Region),
-			"hash_of":     r.text(&b.Allocation.HashOf),
-			"region_from": r.text(&b.Allocation.RegionFrom),
+			"region":       r.text(&b.Allocation.Region),
+			"hash_of":      r.text(&b.Allocation.HashOf),
+			"region_from":  r.text(&b.Allocation.RegionFrom),
+			"min":          r.entries(func(key string) readField { return r.units(&b.Allocation.Min, key) }),
+			"max":          r.entries(func(key string) readField { return r.units(&b.Allocation.Max, key) }),
+			"least_runway": r.positive(&b.Allocation.LeastRunway),
 		}),
 		"runs_alone_for":      r.positive(&b.RunsAloneFor),
 		"max_instances":       r.count(&b.MaxInstances, 1, MaxMaxInstances),
@@ -165,6 +168,7 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 		},
 		"max_evidence_age":  r.parsed(&b.MaxEvidenceAge),
 		"on_stale_evidence": r.text(&b.OnStaleEvidence),
+		"wait_for_share":    r.parsed(&b.WaitForShare),
 	})("", tree)
 }
 
@@ -230,6 +234,18 @@ func (r *budgetReader) weight(to *map[string]int64, key string) readField {
 			*to = map[string]int64{}
 		}
 		(*to)[key] = n
+	}
+}
+
+// units reads a region's part of a limit.
+func (r *budgetReader) units(to *map[string]int64, region string) readField {
+	return func(path string, value any) {
+		var n int64
+		r.count(&n, 0, MaxUnits)(path, value)
+		if *to == nil {
+			*to = map[string]int64{}
+		}
+		(*to)[region] = n
 	}
 }
 

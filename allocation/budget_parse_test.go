@@ -15,7 +15,7 @@ const budgetJSON = `{
 	"match": {"tenant": "acme", "route": "/v1/chat"}, "missing_label": "unchecked",
 	"allocation": {"policy": "home", "region_from": "tier"},
 	"runs_alone_for": "3d", "max_instances": 1000, "admission_id": "generated", "on_lapse": "release",
-	"longest_reservation": "90s", "on_exhausted": 402, "max_evidence_age": "1m30s", "on_stale_evidence": "admit"}`
+	"longest_reservation": "90s", "on_exhausted": 402, "max_evidence_age": "1m30s", "on_stale_evidence": "admit", "wait_for_share": "2s"}`
 
 // Every field must arrive: one that is silently dropped is a rule that is not enforced.
 func TestParseBudgetReadsEveryField(t *testing.T) {
@@ -26,7 +26,7 @@ func TestParseBudgetReadsEveryField(t *testing.T) {
 		Match:        map[string]string{"tenant": "acme", "route": "/v1/chat"},
 		MissingLabel: MissingLabelUnchecked, Allocation: Policy{Policy: PolicyHome, RegionFrom: "tier"},
 		RunsAloneFor: 3 * Day, MaxInstances: 1000, AdmissionID: AdmissionIDGenerated, OnLapse: OnLapseRelease,
-		LongestReservation: 90, OnExhausted: 402, MaxEvidenceAge: 90, OnStaleEvidence: OnStaleAdmit,
+		LongestReservation: 90, OnExhausted: 402, MaxEvidenceAge: 90, OnStaleEvidence: OnStaleAdmit, WaitForShare: 2,
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("read %+v, %v; want %+v", got, err, want)
@@ -35,6 +35,34 @@ func TestParseBudgetReadsEveryField(t *testing.T) {
 		if reflect.ValueOf(got).Field(i).IsZero() {
 			t.Errorf("field %s is not part of this test", reflect.TypeFor[Budget]().Field(i).Name)
 		}
+	}
+}
+
+// The same for the fields of the policies: a min that is dropped leaves a region with nothing.
+func TestParseBudgetReadsEveryPolicyField(t *testing.T) {
+	const start = `{"budget": "a/{b}", "unit": "requests", "limit": 50, "window": {"every": "1m"}, "allocation": `
+	seen := map[string]bool{}
+	for text, want := range map[string]Policy{
+		start + `{"policy": "home", "hash_of": "b"}}`:                                 {Policy: PolicyHome, HashOf: "b"},
+		start + `{"policy": "home", "region_from": "b"}}`:                             {Policy: PolicyHome, RegionFrom: "b"},
+		start + `{"policy": "fixed", "weights": {"us": 1}}}`:                          {Policy: PolicyFixed, Weights: map[string]int64{"us": 1}},
+		strings.Replace(start, "/{b}", "", 1) + `{"policy": "home", "region": "us"}}`: {Policy: PolicyHome, Region: "us"},
+		strings.Replace(start, "/{b}", "", 1) + `{"policy": "demand", "min": {"us": 5}, "max": {"us": 40, "eu": 0}, "least_runway": "9s"}}`: {
+			Policy: PolicyDemand, Min: map[string]int64{"us": 5}, Max: map[string]int64{"us": 40, "eu": 0}, LeastRunway: 9,
+		},
+	} {
+		got, err := ParseBudget([]byte(text))
+		if err != nil || !reflect.DeepEqual(got.Allocation, want) {
+			t.Errorf("%s: read %+v, %v", text, got.Allocation, err)
+		}
+		for i := range reflect.TypeFor[Policy]().NumField() {
+			if !reflect.ValueOf(got.Allocation).Field(i).IsZero() {
+				seen[reflect.TypeFor[Policy]().Field(i).Name] = true
+			}
+		}
+	}
+	if n := reflect.TypeFor[Policy]().NumField(); len(seen) != n {
+		t.Errorf("%d of %d fields are part of this test: %v", len(seen), n, seen)
 	}
 }
 

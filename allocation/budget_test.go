@@ -118,7 +118,23 @@ func TestBudgetProblemsNameTheField(t *testing.T) {
 		{"on_stale_evidence", func(b *Budget) { b.OnStaleEvidence = OnStaleAdmit }},
 		{"on_stale_evidence", func(b *Budget) { b.MaxEvidenceAge, b.OnStaleEvidence = Minute, "allow" }},
 		{"allocation.policy", func(b *Budget) { b.Allocation.Policy = "" }},
-		{"allocation.policy", func(b *Budget) { b.Allocation.Policy = "demand" }},
+		{"allocation.policy", func(b *Budget) { b.Allocation.Policy = "auction" }},
+		{"allocation.weights", func(b *Budget) { b.Allocation.Policy = PolicyDemand }},
+		{"allocation", func(b *Budget) { b.Allocation = Policy{Policy: PolicyDemand, Region: "us-east"} }},
+		{"allocation.policy", template(func(b *Budget) { b.Allocation = Policy{Policy: PolicyDemand} })},
+		{"allocation.min", func(b *Budget) { b.Allocation = Policy{Policy: PolicyDemand, Min: map[string]int64{"US": 1}} }},
+		{"allocation.min", func(b *Budget) { b.Allocation = Policy{Policy: PolicyDemand, Min: map[string]int64{"us": -1}} }},
+		{"allocation.min", func(b *Budget) {
+			b.Allocation = Policy{Policy: PolicyDemand, Min: map[string]int64{"us": 60, "eu": 50}}
+		}},
+		{"allocation.max", func(b *Budget) {
+			b.Allocation = Policy{Policy: PolicyDemand, Min: map[string]int64{"us": 5}, Max: map[string]int64{"us": 4}}
+		}},
+		{"allocation.least_runway", func(b *Budget) { b.Allocation = Policy{Policy: PolicyDemand, LeastRunway: 2 * Hour} }},
+		{"allocation.least_runway", func(b *Budget) { b.Allocation.LeastRunway = 5 }},
+		{"allocation.min", func(b *Budget) { b.Allocation.Min = map[string]int64{"us-east": 5} }},
+		{"allocation.max", func(b *Budget) { b.Allocation.Max = map[string]int64{"us-east": 5} }},
+		{"wait_for_share", func(b *Budget) { b.WaitForShare = MaxWaitForShare + 1 }},
 		{"allocation.weights", func(b *Budget) { b.Allocation.Weights = nil }},
 		{"allocation.weights", func(b *Budget) { b.Allocation.Weights = map[string]int64{"us-east": 0} }},
 		{"allocation.weights", func(b *Budget) { b.Allocation.Weights["us-east"] = -1 }},
@@ -158,15 +174,6 @@ func TestBudgetProblemsAreReportedTogether(t *testing.T) {
 	}
 	if text := err.Error(); !strings.Contains(text, "limit: is missing; 0 refuses all") || strings.Count(text, "\n") != 4 {
 		t.Errorf("in words: %s", text)
-	}
-}
-
-// demand comes later: who asks for it must be told what there is.
-func TestDemandNamesWhatThereIs(t *testing.T) {
-	b := validBudget()
-	b.Allocation.Policy = "demand"
-	if text := b.Validate().Error(); !strings.Contains(text, "not available yet") || !strings.Contains(text, "fixed or home") {
-		t.Error(text)
 	}
 }
 

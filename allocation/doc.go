@@ -24,6 +24,7 @@
 //	budget*, labels, match     what operators declare, and which budgets a request hits
 //	window, calendar, periods, term, instant    when: periods are computed once, then written down
 //	split                      fixed and home: the share of each region
+//	demand*                    demand: what a term hands out at once, who is given more, who is asked to return
 //	ledger, ledger_moves       the coordinator's side
 //	share, usage               the owner's side
 //	catalogue, decide, reservation, decision, admission    one request

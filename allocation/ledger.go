@@ -49,6 +49,8 @@ type Members struct {
 	Regions  []string // all that are registered
 	Draining []string // those that give back and take no more
 	Holders  []Holder // the current incarnations of those that have one and are not draining
+
+	Seen map[string]int64 // what each region used and lacked of late, for the bases of policy demand; nil: not known
 }
 
 // Holder is an incarnation to which a ledger may grant: one unbroken life of a region's owner.
@@ -160,6 +162,10 @@ func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generat
 			continue
 		}
 		e.Limit, e.Highest = *b.Limit, max(e.Highest, *b.Limit)
+		split := split
+		if l.followsDemand() {
+			split = e.demandTargets(b, m, split)
+		}
 		keep := sameVersion && e.movesAmong(m.Holders)
 		for j := range e.Allocations {
 			a := &e.Allocations[j]
@@ -194,6 +200,9 @@ func (l Ledger) split(b Budget, m Members) map[string]int64 {
 			return nil
 		}
 		b.Allocation.Weights = weights
+	}
+	if l.followsDemand() {
+		return b.demandBase(*b.Limit, l.Regions, m.Seen)
 	}
 	return b.Split(*b.Limit, l.Regions)
 }

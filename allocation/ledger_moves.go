@@ -133,6 +133,8 @@ func (l Ledger) Move(giver, taker Holder, n int64, from int, gen Generation) (Le
 		return l, fmt.Errorf("%s is a template: the split of its instances is fixed within a term; change its weights", l.Budget)
 	case l.Policy.Policy == "home":
 		return l, fmt.Errorf("%s has policy home: all of it is in one region; change its region", l.Budget)
+	case l.Policy.Policy == PolicyDemand:
+		return l, fmt.Errorf("%s has policy demand, which moves permits by itself: set min for the region that is to have more, or max for the one that is to have less", l.Budget)
 	case n <= 0:
 		return l, fmt.Errorf("units %d: move at least one permit", n)
 	}

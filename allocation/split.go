@@ -59,6 +59,7 @@ func SplitFixed(limit int64, weights map[string]int64) map[string]int64 {
 //
 //   - fixed: by weight, of all but what is Kept; a weighted region that is not
 //     among regions keeps its part, which stays unallocated until it is registered.
+//   - demand: what a new term hands out at once; the rest stays unallocated.
 //   - home with region: the whole limit there, nothing elsewhere.
 //   - home with hash_of or region_from: the whole limit in every region. That is
 //     no sum over regions: each instance has one home, which alone may spend that
@@ -72,6 +73,8 @@ func (b Budget) Split(limit int64, regions []string) map[string]int64 {
 	switch {
 	case b.Allocation.Policy == PolicyFixed:
 		maps.Copy(split, SplitFixed(limit-b.Kept(limit), b.Allocation.Weights))
+	case b.Allocation.Policy == PolicyDemand:
+		return b.demandBase(limit, regions, nil)
 	case b.Allocation.Policy != PolicyHome: // not valid: nobody gets anything
 	case b.Allocation.Region != "":
 		split[b.Allocation.Region] = limit
@@ -128,13 +131,13 @@ func (b Budget) SplitWarnings(split map[string]int64) []string {
 // Home returns the region that alone may spend an instance's limit under policy
 // home. instance is the template's ("" for a single budget); l are the labels of
 // the request, or nil to read the value from the instance; regions are those
-// that the term names. For policy fixed it returns "" and true: no region is the
+// that the term names. For the policies fixed and demand it returns "" and true: no region is the
 // only one. It is false when the home cannot be told: region_from with a value
 // that names none of regions, no regions, no such label.
 func (b Budget) Home(instance string, l Labels, regions []string) (region string, ok bool) {
 	p := b.Allocation
 	switch {
-	case p.Policy == PolicyFixed:
+	case p.Policy == PolicyFixed || p.Policy == PolicyDemand:
 		return "", true
 	case p.Policy != PolicyHome:
 		return "", false

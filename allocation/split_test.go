@@ -78,7 +78,8 @@ func TestSplit(t *testing.T) {
 		"home":         {Policy{Policy: PolicyHome, Region: "ap"}, map[string]int64{"ap": 100, "eu-west": 0, "us-east": 0}},
 		"by hash":      {Policy{Policy: PolicyHome, HashOf: "caller"}, map[string]int64{"ap": 100, "eu-west": 100, "us-east": 100}},
 		"by label":     {Policy{Policy: PolicyHome, RegionFrom: "tier"}, map[string]int64{"ap": 100, "eu-west": 100, "us-east": 100}},
-		"not valid":    {Policy{Policy: "demand"}, map[string]int64{"ap": 0, "eu-west": 0, "us-east": 0}},
+		"demand":       {Policy{Policy: PolicyDemand}, map[string]int64{"ap": 17, "eu-west": 17, "us-east": 16}},
+		"not valid":    {Policy{Policy: "auction"}, map[string]int64{"ap": 0, "eu-west": 0, "us-east": 0}},
 		"home nowhere": {Policy{Policy: PolicyHome}, map[string]int64{"ap": 0, "eu-west": 0, "us-east": 0}},
 	} {
 		if got := (Budget{Allocation: c.policy}).Split(100, regions); !maps.Equal(got, c.want) {
@@ -223,7 +224,7 @@ func TestHomeUnknown(t *testing.T) {
 		"no label":      {Policy{Policy: PolicyHome, RegionFrom: "tier"}, "", nil, "", false},
 		"hash of none":  {Policy{Policy: PolicyHome, HashOf: "caller"}, "", nil, "", false},
 		"short":         {Policy{Policy: PolicyHome, HashOf: "caller"}, "gold", nil, "", false},
-		"demand":        {Policy{Policy: "demand"}, "", nil, "", false},
+		"demand":        {Policy{Policy: PolicyDemand}, "", nil, "", true},
 		"home of none":  {Policy{Policy: PolicyHome}, "", nil, "", false},
 		"foreign label": {Policy{Policy: PolicyHome, HashOf: "tenant"}, "gold/7", nil, "", false},
 	} {

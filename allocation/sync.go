@@ -13,6 +13,7 @@ const (
 	MaxSharesPerCall    = 2000 // statements of shares; the rest follows in the next call
 	MaxSharesPerAnswer  = 1000 // grants; More is set when there are others
 	MaxBudgetsPerAnswer = 500  // budget changes; More is set when there are others
+	MaxDemands          = 100  // budgets whose demand one call states
 )
 
 // ShardOf is the shard of a budget.
@@ -74,8 +75,23 @@ type SyncCall struct {
 	// All: the owner holds no shares but those that were stated, with Held, in this call and in those before it under this
 	// History. It ends a freeze for this region.
 	All bool `json:"all,omitempty"`
+	// Demand is by budget, at most MaxDemands: those that lack most.
+	Demand []Demand `json:"demand,omitempty"`
+	// Ask makes this a word about Demand alone, from a region that runs low: no contact, no statement, and nothing of it
+	// counts but the hint. What is granted comes with the answer to the call that is held meanwhile.
+	Ask bool `json:"ask,omitempty"`
 	// Regions are those that the coordinator ever named as registered: a freeze waits for all that anybody knows of.
 	Regions []string `json:"regions,omitempty"`
+}
+
+// Demand is how a region used a budget of policy demand lately, as one of its nodes saw it. It is a hint: what it says
+// decides who is offered permits, and never who may spend them.
+type Demand struct {
+	Budget string  `json:"budget"`
+	Period Instant `json:"period"`
+	Used   int64   `json:"used"`  // spent and reserved in the period, by the region
+	Rate   int64   `json:"rate"`  // units a minute that the region admits of late
+	Unmet  int64   `json:"unmet"` // units that this node refused, or that wait at it, since its last call
 }
 
 // ShareAck says which generation of a share the owner has stored.

@@ -80,6 +80,9 @@ func (s *Service) round(ctx context.Context) error {
 	if _, err := s.closeTerms(ctx); err != nil {
 		return fmt.Errorf("close terms: %w", err)
 	}
+	if err := s.followDemand(ctx); err != nil {
+		return fmt.Errorf("follow demand: %w", err)
+	}
 	if opened > 0 {
 		s.nudgeBackground() // a budget may need more than one term
 	}

@@ -45,9 +45,14 @@ func (s *Service) checkRegions(b allocation.Budget, add addProblem) {
 	if len(registered) == 0 {
 		known = "no such region; none is registered yet"
 	}
-	for _, region := range slices.Sorted(maps.Keys(b.Allocation.Weights)) {
-		if !slices.Contains(registered, region) {
-			add("allocation.weights."+region, known, fix)
+	for _, named := range []struct {
+		field string
+		units map[string]int64
+	}{{"weights", b.Allocation.Weights}, {"min", b.Allocation.Min}, {"max", b.Allocation.Max}} {
+		for _, region := range slices.Sorted(maps.Keys(named.units)) {
+			if !slices.Contains(registered, region) {
+				add("allocation."+named.field+"."+region, known, fix)
+			}
 		}
 	}
 	if r := b.Allocation.Region; r != "" && !slices.Contains(registered, r) {

@@ -84,6 +84,9 @@ func (s *Service) movers(q RebalanceRequest) (giver, taker allocation.Holder, er
 	case q.Units <= 0 || q.Units > allocation.MaxUnits:
 		return giver, taker, invalid("units", fmt.Sprintf("is %d", q.Units), fmt.Sprintf("use 1 to %d", allocation.MaxUnits))
 	}
+	if err := refuseMoveByHand(b.value.Budget); err != nil {
+		return giver, taker, err
+	}
 	holders := [2]allocation.Holder{}
 	for i, field := range []struct{ field, region string }{{"from", q.From}, {"to", q.To}} {
 		r := s.state.regions[field.region]

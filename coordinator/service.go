@@ -57,6 +57,7 @@ type Service struct {
 
 	turns turns
 	nudge Signal // the background work has something to do
+	asked Signal // some region lacks permits of a budget of policy demand
 
 	mu        sync.Mutex
 	leading   bool
@@ -81,7 +82,7 @@ func New(c Config) *Service {
 	}
 	s := &Service{
 		config: c, log: c.Log, runtime: c.Runtime, random: newRandomness(c.Random),
-		state: newState(c.Runtime.Now), nudge: c.Runtime.NewSignal(),
+		state: newState(c.Runtime.Now), nudge: c.Runtime.NewSignal(), asked: c.Runtime.NewSignal(),
 	}
 	s.mirror = NewMirror(c.Store, s.applyEvents)
 	s.mirror.Runtime, s.mirror.Log = c.Runtime, c.Log.Named("mirror")
@@ -125,6 +126,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 		start("persist", s.persistOften)
 		start("observe", s.observeOften)
+		start("demand", s.allotOften)
 		return s.config.Store.Lead(ctx, "background", s.lead)
 	})
 	all.wait()

@@ -131,7 +131,7 @@ func (r RegionShare) something() bool {
 // namedBy says whether the policy of the term gives the region a part, be it 0.
 func namedBy(l allocation.Ledger, region string) bool {
 	_, weighted := l.Policy.Weights[region]
-	return weighted || l.Policy.Region == region || (l.Policy.HashOf != "" || l.Policy.RegionFrom != "") && slices.Contains(l.Regions, region)
+	return weighted || l.Policy.Region == region || l.Policy.Policy == allocation.PolicyDemand && slices.Contains(l.Regions, region) || (l.Policy.HashOf != "" || l.Policy.RegionFrom != "") && slices.Contains(l.Regions, region)
 }
 
 // LedgersPage is raw ledgers as they are stored, for verify.

@@ -41,6 +41,9 @@ type state struct {
 
 	opening, following, closing cursor // of the background work
 
+	asking map[asked]bool       // running periods of which some region lacks permits
+	based  map[string]time.Time // when the bases of a budget of policy demand were last looked at
+
 	resetting bool // all is entered anew: look at the ledgers once, at the end
 }
 
@@ -50,7 +53,7 @@ type configChange struct {
 }
 
 func newState(now func() time.Time) *state {
-	s := &state{now: now, regions: map[string]*region{}}
+	s := &state{now: now, regions: map[string]*region{}, asking: map[asked]bool{}, based: map[string]time.Time{}}
 	s.clear()
 	return s
 }
@@ -293,6 +296,7 @@ func (s *state) members() allocation.Members {
 // Other policies name a region themselves: its part waits for it, unallocated.
 func (s *state) termMembers(b allocation.Budget) allocation.Members {
 	m := s.members()
+	m.Seen = s.seen(b)
 	if b.Allocation.HashOf == "" || len(m.Holders) == 0 {
 		return m
 	}

@@ -53,6 +53,9 @@ func (s *Service) syncFrom(ctx context.Context, from string, call allocation.Syn
 		// It is etcd that lost history: the regions are right, and go on alone from what they hold.
 		return allocation.SyncAnswer{}, ErrHistoryLost
 	}
+	if call.Ask {
+		return s.hearAsk(call, arrived)
+	}
 	v := s.hear(call, arrived)
 	if v.refusal != "" || v.err != nil {
 		// This replica may not have heard yet what another one did.
@@ -111,6 +114,7 @@ func (s *Service) take(ctx context.Context, from string, call allocation.SyncCal
 		return allocation.SyncAnswer{}, err
 	}
 	acks := s.enterStatements(call, arrived)
+	s.noteDemand(call, arrived)
 	ended, err := s.forgetEnded(ctx, call)
 	if err != nil {
 		return allocation.SyncAnswer{}, err
@@ -145,6 +149,8 @@ func checkCall(c allocation.SyncCall) error {
 		return invalid("statements", fmt.Sprintf("state %d shares", shares), fmt.Sprintf("state at most %d in one call", allocation.MaxSharesPerCall))
 	case len(c.Marks) > maxMarks || len(c.Ended) > maxEnded:
 		return invalid("marks", fmt.Sprintf("are %d, ended %d", len(c.Marks), len(c.Ended)), fmt.Sprintf("send at most %d", maxMarks))
+	case len(c.Demand) > allocation.MaxDemands:
+		return invalid("demand", fmt.Sprintf("names %d budgets", len(c.Demand)), fmt.Sprintf("name at most %d", allocation.MaxDemands))
 	case len(c.Low) > maxLow:
 		return invalid("low", fmt.Sprintf("names %d budgets", len(c.Low)), fmt.Sprintf("name at most %d", maxLow))
 	case len(c.Node) > 255 || len(c.NodeURL) > 1024 || len(c.Version) > 255 || len(c.Stopped) > 255:

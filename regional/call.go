@@ -31,6 +31,7 @@ type call struct {
 	tries    int
 	alone    bool // a batch with it failed without committing: it is tried in ever smaller batches
 	probe    bool // asks for a commit only
+	waits    bool // for its region's share: it is decided once more
 	plan     allocation.Plan
 	state    atomic.Int32
 	decision allocation.Decision
@@ -106,13 +107,20 @@ func (c *call) reject(d allocation.Decision) {
 // request whose transaction may have begun when the deadline passes is OutcomeUnknown; the same id asked again gets the
 // truth. One that was not begun is charged nothing, now or later.
 func (n *Node) Decide(ctx context.Context, requests []allocation.Request, deadline time.Time) []allocation.Decision {
+	out := n.decideOnce(ctx, requests, deadline, false)
+	n.awaitShares(ctx, requests, out, deadline)
+	return out
+}
+
+// decideOnce decides once; waits says that all were refused before, and wait for their region's share.
+func (n *Node) decideOnce(ctx context.Context, requests []allocation.Request, deadline time.Time, waits bool) []allocation.Decision {
 	out := make([]allocation.Decision, len(requests))
 	calls := make([]call, len(requests))
 	g := n.newGroup(len(requests))
 	stopped := n.stoppedBy()
 	for i := range requests {
 		c := &calls[i]
-		c.request, c.deadline, c.group, c.doubt = requests[i], deadline, g, &n.doubt
+		c.request, c.deadline, c.group, c.doubt, c.waits = requests[i], deadline, g, &n.doubt, waits
 		switch {
 		case stopped != "" && admits(requests[i].Op):
 			c.reject(n.cannot(requests[i], stopped))

@@ -121,6 +121,7 @@ func (k *keeper) sync(ctx context.Context) (again bool, err error) {
 	call.Format, call.Deployment, call.Region = allocation.SyncFormat, n.cfg.Deployment, n.cfg.Region
 	call.Node, call.NodeURL, call.Version = n.cfg.Name, n.cfg.URL, n.cfg.Version
 	call.WaitMillis = n.cfg.SyncEvery.Milliseconds()
+	call.Demand = n.demand.state(n.now())
 	if setting := n.health.unsafe(); setting != "" && call.Stopped == "" {
 		call.Stopped = string(allocation.UnsafeSettings)
 	}
@@ -150,6 +151,9 @@ func (k *keeper) sync(ctx context.Context) (again bool, err error) {
 	}
 	n.synced.answered(answer)
 	n.reload(ctx)
+	if len(answer.Shares) > 0 {
+		n.demand.topUp()
+	}
 	return answer.More || len(answer.Shares)+len(answer.Budgets) > 0, nil
 }
 

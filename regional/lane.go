@@ -87,6 +87,7 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 	catalogue := n.advance(&seen.Loaded)
 	locked := ln.locked(seen, want, catalogue)
 	decided, mustCommit := ln.decide(locked, batch)
+	n.noteDemand(locked, decided)
 	if !mustCommit {
 		tx.Abandon()
 		ln.answer(decided)

@@ -56,6 +56,7 @@ type Node struct {
 	mu          sync.Mutex // of the catalogue's successor; never held across a store call
 	stopped     atomic.Pointer[allocation.Reason]
 	doubt       doubt
+	demand      demandState
 	fullestRows atomic.Pointer[[]allocation.Usage]
 }
 
@@ -84,7 +85,7 @@ func NewNode(cfg Config, owner Owner) *Node {
 	}
 	n := &Node{
 		cfg: cfg, owner: owner, waiting: queue{some: cfg.Runtime.NewSignal()}, metrics: cfg.Metrics, log: cfg.Log,
-		clock: clock{local: cfg.Runtime.Now},
+		clock: clock{local: cfg.Runtime.Now}, demand: demandState{hungry: cfg.Runtime.NewSignal(), seen: map[string]*budgetDemand{}},
 	}
 	n.catalogue.Store(allocation.NewCatalogue(cfg.Region))
 	n.health.start(cfg.Runtime.Now(), cfg.Log)
@@ -107,6 +108,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	all.start("keep", func() { n.keep(ctx, writers[n.cfg.Lanes]) })
 	all.start("watch", func() { n.watch(ctx) })
+	all.start("ask", func() { n.askOften(ctx) })
 	all.wait()
 	n.drainQueue()
 	end, cancel := n.cfg.Runtime.WithTimeout(context.WithoutCancel(ctx), time.Second)

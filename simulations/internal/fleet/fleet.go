@@ -146,11 +146,17 @@ func newFleet(o Options) *fleet {
 		panic("fleet: no kind of run is called " + o.Kind)
 	}
 	w := world.New(world.Options{Seed: o.Seed, Trace: o.Trace, Ring: max(o.Lines, 512), Switches: o.Switches})
+	p := newPlan(w.Random("plan"), w.Now())
+	o.Focus.narrow(p)
+	return assemble(o, w, p)
+}
+
+// assemble makes the processes of a plan.
+func assemble(o Options, w *world.World, p *plan) *fleet {
 	f := &fleet{
-		o: o, w: w, net: network.New(w), truth: ownertwin.NewTruth(), plan: newPlan(w.Random("plan"), w.Now()),
+		o: o, w: w, net: network.New(w), truth: ownertwin.NewTruth(), plan: p,
 		reasons: map[allocation.Reason]int{}, notes: map[string]int{},
 	}
-	o.Focus.narrow(f.plan)
 	f.etcd = etcdtwin.New(f.net, w, "etcd", 3)
 	f.check = newChecks(f)
 	for i := range f.plan.coordinators {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -30,6 +31,7 @@ type Focus struct {
 	Retention    allocation.Duration
 	Grace        allocation.Duration
 	Limit        int64 // of each budget, at most
+	Demand       bool  // all budgets that can be have policy demand
 }
 
 var clockKinds = map[string]clockKind{"right": clocksRight, "nodes": clocksOfNodes, "databases": clocksOfDatabases, "coordinators": clocksOfCoordinators}
@@ -53,6 +55,9 @@ func (x *Focus) narrow(p *plan) {
 	}
 	if x.Regions > 0 && x.Regions < len(p.regions) {
 		p.keepRegions(x.Regions)
+	}
+	if x.Demand {
+		p.drawDemand(rand.New(rand.NewPCG(uint64(*p.budgets[0].Limit), 1)), 1)
 	}
 	for i := range p.budgets {
 		if b := &p.budgets[i]; x.Limit > 0 && *b.Limit > x.Limit {
@@ -104,6 +109,9 @@ func (p *plan) keepRegions(n int) {
 		policy := &p.budgets[i].Allocation
 		if policy.Policy == allocation.PolicyHome && policy.HashOf == "" && policy.RegionFrom == "" {
 			policy.Region = p.regions[0].name
+		}
+		if policy.Policy == allocation.PolicyDemand {
+			policy.Min, policy.Max = p.among(policy.Min), p.among(policy.Max)
 		}
 		if policy.Policy != allocation.PolicyFixed {
 			continue

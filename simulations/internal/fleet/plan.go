@@ -69,6 +69,7 @@ func newPlan(r *rand.Rand, start time.Time) *plan {
 		p.regions = append(p.regions, regionPlan{name: regionNames[i], nodes: 1 + r.IntN(2), late: i > 1 && r.IntN(3) == 0})
 	}
 	p.drawBudgets(r, start)
+	p.drawDemand(r, 3)
 	return p
 }
 
