@@ -45,7 +45,7 @@ func TestParseBudgetReadsEveryPolicyField(t *testing.T) {
 	for text, want := range map[string]Policy{
 		start + `{"policy": "home", "hash_of": "b"}}`:                                 {Policy: PolicyHome, HashOf: "b"},
 		start + `{"policy": "home", "region_from": "b"}}`:                             {Policy: PolicyHome, RegionFrom: "b"},
-		start + `{"policy": "fixed", "weights": {"us": 1}}}`:                          {Policy: PolicyFixed, Weights: map[string]int64{"us": 1}},
+		start + `{"policy": "fixed", "weights": {"us": 1}, "keep_percent": 5}}`:       {Policy: PolicyFixed, Weights: map[string]int64{"us": 1}, KeepPercent: 5},
 		strings.Replace(start, "/{b}", "", 1) + `{"policy": "home", "region": "us"}}`: {Policy: PolicyHome, Region: "us"},
 		strings.Replace(start, "/{b}", "", 1) + `{"policy": "demand", "min": {"us": 5}, "max": {"us": 40, "eu": 0}, "least_runway": "9s"}}`: {
 			Policy: PolicyDemand, Min: map[string]int64{"us": 5}, Max: map[string]int64{"us": 40, "eu": 0}, LeastRunway: 9,

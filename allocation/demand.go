@@ -174,6 +174,9 @@ func (b *Budget) checkDemand(found *Problems) {
 	if p.Region != "" || p.HashOf != "" || p.RegionFrom != "" {
 		found.add("allocation", "policy demand has a region, hash_of or region_from", "leave them out, or use policy home")
 	}
+	if p.KeepPercent != 0 {
+		found.add("allocation.keep_percent", "is for policy fixed", "leave it out: policy demand always keeps a part unallocated")
+	}
 	if p.LeastRunway < 0 || p.LeastRunway > MaxLeastRunway {
 		found.add("allocation.least_runway", fmt.Sprintf("is %s", p.LeastRunway), fmt.Sprintf("use at most %s", MaxLeastRunway))
 	}
