@@ -154,6 +154,7 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 			"region_from":  r.text(&b.Allocation.RegionFrom),
 			"min":          r.entries(func(key string) readField { return r.units(&b.Allocation.Min, key) }),
 			"max":          r.entries(func(key string) readField { return r.units(&b.Allocation.Max, key) }),
+			"keep_percent": r.count(&b.Allocation.KeepPercent, 0, MaxKeepPercent),
 			"least_runway": r.positive(&b.Allocation.LeastRunway),
 		}),
 		"runs_alone_for":      r.positive(&b.RunsAloneFor),
