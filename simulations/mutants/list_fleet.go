@@ -52,6 +52,10 @@ var (
 		Faults: map[string]int{"slow-disk": 6}, Every: 2 * time.Second, Repeat: 0.9, Nodes: 2, Clients: 3, Think: 100 * time.Millisecond, Limit: 12, Operate: -1,
 		Drift: -1, AtCommit: -1, Clocks: "right",
 	}}
+	demanding = arena{name: "budgets of policy demand", focus: fleet.Focus{
+		Faults: map[string]int{"cut-region": 2, "cut-link": 1, "slow-disk": 2}, Every: 4 * time.Second, Demand: true, Clients: 2, Think: 200 * time.Millisecond,
+		Coordinators: 2, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right", Operate: 6 * time.Second,
+	}}
 	replicas = arena{name: "a replica that is away", focus: fleet.Focus{
 		Faults: map[string]int{"replica-away": 6}, Every: 2 * time.Second, Replica: true, Lose: -1, Clients: 2, Think: 200 * time.Millisecond, Drift: -1,
 	}}
@@ -90,6 +94,11 @@ func fleetMutants() []Mutant {
 		inFleet("take-from-giver-at-once", "the ledger counts what it asked for as returned", moving, storeSeams(takeFromGiver), 4),
 		inFleet("grant-before-return", "the taker is granted before the giver has returned", moving, storeSeams(grantAhead), 1, 2),
 		inFleet("compare-own-mark-only", "a transaction does not compare what it rests on", anything, storeSeams(compareMarkOnly), 1, 8, 10),
+
+		inFleet("recall-is-return", "what demand recalls is given to others before it has returned", demanding, storeSeams(recallIsReturn), 4),
+		inFleet("chunk-above-unallocated", "a chunk is granted although less is unallocated", demanding, storeSeams(chunkAboveFree), 1, 2),
+		inFleet("chunk-from-old-picture", "chunks are granted without comparing the ledger that they are cut from", demanding, storeSeams(chunkUncompared), 1, 8),
+		inFleet("recall-counted-early", "what demand recalls is counted before the owner has returned it", demanding, wireSeams(stateBeforeCommit), 4),
 
 		inFleet("apply-any-generation", "an owner applies a grant of an older generation", late, broken(ownertwin.Breaks{AnyGeneration: true}), 8),
 		inFleet("forget-ids-after-restart", "the ids are forgotten when the database restarts", restarts, broken(ownertwin.Breaks{UnloggedIDs: true}), 6),

@@ -12,7 +12,7 @@ var fast = []string{
 	"skip-node-mark", "keep-incarnation", "two-homes", "admit-without-vouching", "ignore-generation", "seal-without-share-lock", "open-while-frozen",
 	// The fleet, with something in between, and with a twin that leaves a rule out.
 	"charge-one-of-two", "admit-unknown-commit", "replay-released", "refuse-replay-from-memory", "old-configuration", "count-return-early",
-	"regrant-on-timeout", "reopen-closed-ledger", "statements-by-last-writer", "forget-ids-after-restart", "look-up-open-table-only", "accept-warnings",
+	"regrant-on-timeout", "reopen-closed-ledger", "statements-by-last-writer", "recall-is-return", "chunk-above-unallocated", "forget-ids-after-restart", "look-up-open-table-only", "accept-warnings",
 	// Drills.
 	"compare-revision-only", "coordinator-mark-outside", "node-mark-outside",
 }

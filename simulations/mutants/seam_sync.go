@@ -17,6 +17,9 @@ type wireSeam struct {
 }
 
 func (s *wireSeam) Sync(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+	if call.Ask {
+		return s.Coordinator.Sync(ctx, call) // a hint, of which nothing counts
+	}
 	return s.sync(ctx, s.Coordinator, call)
 }
 

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -41,6 +42,7 @@ type Driven struct {
 	Homes        map[string]string // where a request was sent to that came elsewhere, by instance
 	By           map[string]int    // admissions by instance
 	Waited       int               // answers that took more than 50 ms
+	Stranded     map[string]int64  // exposed at the period's end as the coordinator reports it, by region
 }
 
 // drive is one on its way.
@@ -152,6 +154,7 @@ func (d *drive) script() {
 	}
 	out.Sleep(ctx, start.Add(length).Sub(d.w.Now())-100*time.Millisecond)
 	d.look()
+	d.stranded(ctx)
 	out.Sleep(ctx, 2*time.Second)
 	d.healed = true
 	d.w.End()
@@ -225,5 +228,24 @@ func (d *drive) look() {
 				}
 			}
 		}
+	}
+}
+
+// stranded asks the coordinator what it reports.
+func (d *drive) stranded(ctx context.Context) {
+	d.out.Stranded = map[string]int64{}
+	var report struct {
+		Lines []struct {
+			Region  string `json:"region"`
+			Exposed int64  `json:"exposed"`
+			Unseen  int64  `json:"unseen"`
+		} `json:"lines"`
+	}
+	if err := json.Unmarshal(d.operator.until(ctx, "GET", "/v1/stranded", nil).body, &report); err != nil {
+		d.w.Fail(fmt.Errorf("read the stranded report: %w", err))
+		return
+	}
+	for _, l := range report.Lines {
+		d.out.Stranded[l.Region] += min(l.Exposed+l.Unseen, allocation.MaxUnits)
 	}
 }

@@ -28,6 +28,7 @@ type simulateFlags struct {
 	requests string
 	policy   string
 	walk     bool
+	figures  bool
 	mutants  string
 }
 
@@ -42,10 +43,14 @@ every revision against the invariants of the design. The same seed is the same r
 Without a scenario: so many runs of fresh seeds, each with a minute of faults, after which everything must come right.
 The status is 1 if an invariant did not hold; what led there is printed, and the command that shows it again.
 
+With --figures: how much of a budget of policy demand is used, what that costs in ledger writes, and what callers with a home
+get; the status is 1 if a figure is missed.
+
 With a scenario: a table of what a partition or a failure would cost, next to other designs under the same demand.`,
 		Example: `  tranche simulate --runs 200
   tranche simulate --seed 311 --trace -
   tranche simulate --expected
+  tranche simulate --figures
   tranche simulate simulations/scenarios/worst-moment.yaml --out report/
   tranche simulate --requests log.ndjson --policy budgets/`,
 		Args: atMostOne("SCENARIO"),
@@ -65,6 +70,7 @@ With a scenario: a table of what a partition or a failure would cost, next to ot
 	s.StringVar(&f.requests, "requests", "", "replay `FILE` of requests (one JSON object a line) against --policy")
 	s.StringVar(&f.policy, "policy", "", "`FILE|FOLDER` of budgets for --requests")
 	s.BoolVar(&f.walk, "walk", false, "walk every interleaving of small worlds instead")
+	s.BoolVar(&f.figures, "figures", false, "measure what policy demand and policy home reach, and compare it with what they must")
 	s.StringVar(&f.mutants, "mutants", "", "hunt the mutants whose name holds `PART`; without a value all of them")
 	s.Lookup("mutants").NoOptDefVal = allMutants
 	a.withJSON(c)
@@ -84,14 +90,14 @@ func atMostOne(name string) cobra.PositionalArgs {
 // simulate does the one thing that the flags name.
 func (a *App) simulate(c *cobra.Command, f simulateFlags, args []string) error {
 	named := 0
-	for _, is := range []bool{len(args) == 1, f.requests != "", f.walk, f.mutants != "", f.expected} {
+	for _, is := range []bool{len(args) == 1, f.requests != "", f.walk, f.mutants != "", f.expected, f.figures} {
 		if is {
 			named++
 		}
 	}
 	switch {
 	case named > 1:
-		return usagef("a scenario, --requests, --walk, --mutants and --expected exclude each other; give one of them")
+		return usagef("a scenario, --requests, --walk, --mutants, --expected and --figures exclude each other; give one of them")
 	case (f.requests == "") != (f.policy == ""):
 		return usagef("--requests and --policy go together: a log, and the budgets that it is held against")
 	case f.out != "" && len(args) == 0:
@@ -104,6 +110,8 @@ func (a *App) simulate(c *cobra.Command, f simulateFlags, args []string) error {
 		return a.simulateWalk(c.Context())
 	case f.mutants != "":
 		return a.simulateMutants(c.Context(), f)
+	case f.figures:
+		return a.simulateFigures(c.Context(), f)
 	case f.expected:
 		return a.simulateExpected(c.Context(), f)
 	}
