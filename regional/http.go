@@ -82,6 +82,7 @@ type route struct {
 	methods []string
 	serve   func(w http.ResponseWriter, r *http.Request, caller string)
 	open    bool // answered without a token and beyond the concurrency bound
+	gateway bool // what is answered may go to the gateway's caller
 	quick   bool // answered beyond the concurrency bound: an operator's look at a node that is overloaded
 	counts  [6]counter
 }
@@ -113,6 +114,7 @@ func newAPI(config HTTPConfig, b Backend) *api {
 		{path: "/v1/release", methods: post, serve: a.speakOf(allocation.Release)},
 		{path: "/v1/extend", methods: post, serve: a.speakOf(allocation.Extend)},
 		{path: "/v1/match", methods: post, serve: a.match},
+		{path: "/v1/authorize", methods: get, serve: a.authorize, gateway: true},
 		{path: decisionsPath, methods: get, serve: a.findDecision},
 		{path: "/v1/reservations", methods: get, serve: a.reservations},
 		{path: "/v1/account", methods: get, serve: a.account},
@@ -175,8 +177,12 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
 		to.serve(w, r, "")
 		return
 	}
-	caller, refused := a.tokens.caller(r, to.path == "/metrics")
-	if refused != nil {
+	caller, refused := a.callerOf(r, to)
+	switch {
+	case refused != nil && to.gateway:
+		a.tellGateway(w, r, publicFault(*refused))
+		return
+	case refused != nil:
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		writeFault(w, *refused)
 		return
@@ -190,8 +196,20 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
 		defer func() { <-a.slots }()
 		to.serve(w, r, caller)
 	default:
-		writeFault(w, reasonFault(allocation.Overloaded, "the node already works on as many requests as it may"))
+		full := reasonFault(allocation.Overloaded, "the node already works on as many requests as it may")
+		if to.gateway {
+			a.tellGateway(w, r, publicFault(full))
+			return
+		}
+		writeFault(w, full)
 	}
+}
+
+func (a *api) callerOf(r *http.Request, to *route) (string, *fault) {
+	if to.gateway {
+		return a.gatewayCaller(r)
+	}
+	return a.tokens.caller(r, to.path == "/metrics")
 }
 
 // statusWriter remembers the status for the metrics.

@@ -57,7 +57,7 @@ type operation struct {
 }
 
 func (s *schemas) paths() object {
-	out := object{}
+	out := object{"/v1/authorize": s.gatewayPath()}
 	for _, o := range s.operations() {
 		path, ok := out[o.path].(object)
 		if !ok {

@@ -1,6 +1,7 @@
 package regional
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
 
@@ -13,7 +14,7 @@ func sharedHeaders() object {
 		return object{"description": description, "schema": object{"type": "string"}}
 	}
 	must := func(h object) object { h["required"] = true; return h }
-	return object{
+	out := object{
 		"Cache-Control":          must(text("no-store, always")),
 		"X-Content-Type-Options": must(text("nosniff, always")),
 		"Retry-After":            object{"description": "Whole seconds, where coming back may help.", "schema": object{"type": "string", "pattern": "^[1-9][0-9]*$"}},
@@ -22,6 +23,8 @@ func sharedHeaders() object {
 		"WWW-Authenticate":       text("Where a token is missing or not known."),
 		"Allow":                  must(text("The methods of the path.")),
 	}
+	maps.Copy(out, gatewayHeaders())
+	return out
 }
 
 // headersOf are those that an answer of a status may have.

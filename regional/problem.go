@@ -1,6 +1,7 @@
 package regional
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -49,6 +50,7 @@ const problemJSON = "application/problem+json"
 type fault struct {
 	kind     faultKind
 	reason   allocation.Reason // instead of kind
+	status   int               // instead of the kind's; 0: the kind's
 	detail   string
 	problems allocation.Problems
 }
@@ -108,6 +110,7 @@ func bodyOfFault(f fault) faultBody {
 	} else {
 		row := faultAnswers[f.kind]
 		body.Type, body.Title, body.Status, body.Reason = typeOurs+string(f.kind), row.title, row.status, string(f.kind)
+		body.Status = cmp.Or(f.status, body.Status)
 	}
 	return body
 }

@@ -131,6 +131,12 @@ func (d *Document) headers(response object, given http.Header) error {
 
 func (d *Document) body(response object, a Answer) error {
 	content, _ := response["content"].(object)
+	if len(content) == 0 {
+		if len(a.Body) > 0 || a.Header.Get("Content-Type") != "" {
+			return fmt.Errorf("there is a body of type %q, and the document has none", a.Header.Get("Content-Type"))
+		}
+		return nil
+	}
 	kind, _, err := mime.ParseMediaType(a.Header.Get("Content-Type"))
 	if err != nil {
 		return fmt.Errorf("read the content type %q: %w", a.Header.Get("Content-Type"), err)
