@@ -303,6 +303,9 @@ func TestDocsFiles(t *testing.T) {
 				continue
 			}
 			shown++
+			if shownElsewhere(t, name, f.text) {
+				continue
+			}
 			if strings.HasPrefix(f.text, "# config\n") {
 				path := filepath.Join(t.TempDir(), "config.yaml")
 				if err := os.WriteFile(path, []byte(f.text), 0o600); err != nil {

@@ -5,6 +5,7 @@ package gateways
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -62,6 +63,8 @@ type station struct {
 	open    atomic.Int64 // of which so many are open
 	address string       // of the node's API
 	server  *http.Server
+	secured *tls.Config // of the node's API; nil: plain http
+	ca      string      // file of its authority
 
 	upstream *httptest.Server
 	served   atomic.Int64 // requests that went through
@@ -74,7 +77,7 @@ type station struct {
 	ended   chan struct{}
 }
 
-func newStation(t *testing.T) *station {
+func newStation(t *testing.T, change ...func(*station)) *station {
 	t.Helper()
 	tokens, err := regional.ParseTokens([]byte("gateway " + gatewayToken))
 	if err != nil {
@@ -95,6 +98,9 @@ func newStation(t *testing.T) *station {
 		}
 	})
 	s.address = freeAddress(t)
+	for _, c := range change {
+		c(s)
+	}
 	s.up()
 	t.Cleanup(s.down)
 	s.upstream = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -117,6 +123,9 @@ func (s *station) up() {
 	listener, err := net.Listen("tcp", s.address)
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if s.secured != nil {
+		listener = tls.NewListener(listener, s.secured)
 	}
 	s.server = regional.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch s.before.Load() {
@@ -158,8 +167,12 @@ func freeAddress(t *testing.T) string {
 
 // options are those of the block.
 func (s *station) options(listen string) Options {
+	node := "http://" + s.address
+	if s.secured != nil {
+		node = "https://" + s.address
+	}
 	return Options{
-		Node: "http://" + s.address, Envoy: "127.0.0.1:7081", Token: gatewayToken, Listen: listen,
+		Node: node, CA: s.ca, Envoy: "127.0.0.1:7081", Token: gatewayToken, Listen: listen,
 		Upstream: strings.TrimPrefix(s.upstream.URL, "http://"), Labels: []Pair{{"tenant", "X-Tenant"}}, Deadline: 400 * time.Millisecond, Domain: "edge",
 	}
 }
@@ -207,12 +220,11 @@ func find(t *testing.T, program string) (string, bool) {
 // start starts the gateway's program and waits until it listens.
 func (s *station) start(listen, dir, program string, args ...string) {
 	s.t.Helper()
-	var output bytes.Buffer
-	var lock sync.Mutex
+	output := &lockedBuffer{}
 	s.process = exec.Command(program, args...)
 	s.process.Dir = dir
 	s.process.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
-	s.process.Stdout, s.process.Stderr = &lockedWriter{&lock, &output}, &lockedWriter{&lock, &output}
+	s.process.Stdout, s.process.Stderr = output, output
 	if err := s.process.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -224,8 +236,6 @@ func (s *station) start(listen, dir, program string, args ...string) {
 	s.t.Cleanup(func() {
 		s.stop()
 		if s.t.Failed() {
-			lock.Lock()
-			defer lock.Unlock()
 			s.t.Logf("%s said:\n%s", filepath.Base(program), output.String())
 		}
 	})
@@ -249,15 +259,22 @@ func (s *station) stop() {
 	<-s.ended
 }
 
-type lockedWriter struct {
-	*sync.Mutex
-	*bytes.Buffer
+// lockedBuffer keeps what a process says.
+type lockedBuffer struct {
+	lock sync.Mutex
+	text bytes.Buffer
 }
 
-func (w *lockedWriter) Write(p []byte) (int, error) {
-	w.Lock()
-	defer w.Unlock()
-	return w.Buffer.Write(p)
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.lock.Lock()
+	defer b.lock.Unlock()
+	return b.text.String()
 }
 
 func (s *station) eventually(what string, holds func() bool) {
