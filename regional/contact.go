@@ -31,25 +31,28 @@ const (
 // keep does what one node of a region does for all of them while it has its turn: it states and applies, lets
 // reservations lapse, closes periods and tidies. That only one does so is a habit, which saves calls: several at once
 // would do no harm.
-func (n *Node) keep(ctx context.Context, w Writer) {
-	k := keeper{node: n, writer: w, acknowledged: map[int]int64{}, closedIDs: map[int]time.Time{}}
+//
+// A node that nobody vouches for calls out of turn: the answer to its own call is what it waits for.
+func (n *Node) keep(ctx context.Context, s *slot) {
+	k := keeper{node: n, slot: s, acknowledged: map[int]int64{}, closedIDs: map[int]time.Time{}}
 	for ctx.Err() == nil {
 		mine, err := n.owner.Turn(ctx, n.cfg.Name, turnFor)
 		if err != nil {
 			n.health.failed(n.now(), err)
 		}
-		if err != nil || !mine {
+		if err != nil || !mine && (n.voucher.standing() || n.synced.over()) {
 			n.cfg.Runtime.Sleep(ctx, turnEvery)
 			continue
 		}
-		k.turn(ctx)
+		k.turn(ctx, mine)
 	}
 }
 
 // keeper is the state of a node's turns.
 type keeper struct {
 	node         *Node
-	writer       Writer
+	slot         *slot
+	freeze       freeze
 	acknowledged map[int]int64     // the statement of each shard that the coordinator has
 	closedIDs    map[int]time.Time // since when this process has known an id table to be closed
 	backoff      time.Duration
@@ -59,11 +62,13 @@ type keeper struct {
 }
 
 // turn makes one call, and whatever else is due.
-func (k *keeper) turn(ctx context.Context) {
+func (k *keeper) turn(ctx context.Context, mine bool) {
 	n := k.node
 	again, err := k.sync(ctx)
 	k.report(ctx, err)
-	k.housekeeping(ctx)
+	if mine {
+		k.housekeeping(ctx)
+	}
 	switch {
 	case err != nil:
 		k.backoff = min(max(2*k.backoff, backoffFirst), backoffMost)
@@ -88,83 +93,123 @@ func (k *keeper) report(ctx context.Context, err error) {
 	}
 }
 
-// cry tells the coordinator that this node stopped because its database lost history. It shows no marks, since none can
-// be trusted, and so the coordinator counts nothing of the call; the region is flagged there until an operator decides.
-func (k *keeper) cry(ctx context.Context) error {
-	n := k.node
-	loaded, err := n.owner.Load(ctx, n.catalogue.Load().Number)
-	if err != nil {
-		return fmt.Errorf("read the owner's row: %w", err)
-	}
-	bounded, cancel := n.cfg.Runtime.WithTimeout(ctx, syncAnswerIn)
-	defer cancel()
-	_, err = n.cfg.Coordinator.Sync(bounded, allocation.SyncCall{
-		Format: allocation.SyncFormat, Deployment: n.cfg.Deployment, Region: n.cfg.Region, Node: n.cfg.Name, NodeURL: n.cfg.URL,
-		Version: n.cfg.Version, History: loaded.History, Incarnation: loaded.Incarnation, Home: loaded.Home, Clock: n.clock.now(),
-		ClosedBefore: loaded.ClosedBefore, Config: loaded.Config, Stopped: string(allocation.HistoryLost),
-	})
-	n.cfg.Runtime.Sleep(ctx, n.cfg.SyncEvery)
-	return err
-}
-
 // sync states what changed, and applies what the coordinator says. Evidence is as old as the coordinator's last read of
 // its store plus the time since this call was made, so it is dated by the database clock that the call carries.
 func (k *keeper) sync(ctx context.Context) (again bool, err error) {
 	n := k.node
-	if n.stoppedBy() == allocation.HistoryLost {
-		return false, k.cry(ctx)
+	if n.synced.over() {
+		return k.startOver(ctx)
 	}
-	call, err := n.owner.Statements(ctx, k.writer, k.acknowledged)
+	writer, err := k.slot.ready(ctx)
+	if err != nil {
+		return false, err
+	}
+	var look Look
+	unvouched := !n.voucher.standing()
+	if unvouched {
+		if look, err = k.slot.look(ctx); err != nil {
+			return false, k.broken(ctx, fmt.Errorf("look at the other writers: %w", err))
+		}
+	}
+	own := writer.Mark()
+	call, err := k.statements(ctx, writer)
 	if err != nil {
 		return false, k.broken(ctx, fmt.Errorf("make the statements: %w", err))
 	}
-	call.Format, call.Deployment, call.Region = allocation.SyncFormat, n.cfg.Deployment, n.cfg.Region
-	call.Node, call.NodeURL, call.Version = n.cfg.Name, n.cfg.URL, n.cfg.Version
-	call.WaitMillis = n.cfg.SyncEvery.Milliseconds()
+	stopped := allocation.Reason(call.Stopped)
+	k.introduce(&call, unvouched)
 	call.Demand = n.demand.state(n.now())
-	if setting := n.health.unsafe(); setting != "" && call.Stopped == "" {
-		call.Stopped = string(allocation.UnsafeSettings)
-	}
 	n.clock.set(call.Clock)
-	bounded, cancel := n.cfg.Runtime.WithTimeout(ctx, n.cfg.SyncEvery+syncAnswerIn)
-	defer cancel()
-	answer, err := n.cfg.Coordinator.Sync(bounded, call)
+	answer, err := k.call(ctx, call)
 	if err != nil {
-		return false, fmt.Errorf("sync with the coordinator: %w", err)
-	}
-	if answer.Format != allocation.SyncFormat {
-		return false, fmt.Errorf("the coordinator speaks format %d of sync, this node %d: upgrade the older one", answer.Format, allocation.SyncFormat)
-	}
-	if answer.Deployment != n.cfg.Deployment {
-		return false, fmt.Errorf("the coordinator belongs to deployment %s, this region to %s: check the coordinator's address and the region's token",
-			answer.Deployment, n.cfg.Deployment)
+		return false, err
 	}
 	observed := call.Clock - answer.EvidenceAgeMillis*1000
-	if err := n.owner.Apply(ctx, k.writer, answer, observed); err != nil {
+	if err := n.owner.Apply(ctx, writer, answer, observed); err != nil {
 		return false, k.broken(ctx, fmt.Errorf("apply the coordinator's answer: %w", err))
 	}
-	for _, a := range answer.Acknowledged {
-		k.acknowledged[a.Shard] = a.Number
-		if a.Whole {
-			k.acknowledged[a.Shard] = 0
+	again = k.heard(call, answer)
+	if answer.Refusal == "" && answer.History == call.History && answer.Incarnation == call.Incarnation && stopped != "" {
+		if err := n.owner.Lift(ctx, writer, stopped); err != nil {
+			return false, k.broken(ctx, err)
 		}
+	}
+	if unvouched && call.Home == look.Home && answer.Vouches(call, own) {
+		n.vouch(look.Lineage, look.Home, "the coordinator says so")
 	}
 	n.synced.answered(answer)
 	n.reload(ctx)
 	if len(answer.Shares) > 0 {
 		n.demand.topUp()
 	}
-	return answer.More || len(answer.Shares)+len(answer.Budgets) > 0, nil
+	if answer.Refusal != "" {
+		return false, fmt.Errorf("the coordinator refuses the region (%s): %s", answer.Refusal, answer.Detail)
+	}
+	return again, nil
+}
+
+// introduce says who calls.
+func (k *keeper) introduce(call *allocation.SyncCall, hurry bool) {
+	n := k.node
+	call.Format, call.Deployment, call.Region = allocation.SyncFormat, n.cfg.Deployment, n.cfg.Region
+	call.Node, call.NodeURL, call.Version = n.cfg.Name, n.cfg.URL, n.cfg.Version
+	if !hurry {
+		call.WaitMillis = n.cfg.SyncEvery.Milliseconds()
+	}
+	if setting := n.health.unsafe(); setting != "" && call.Stopped == "" {
+		call.Stopped = string(allocation.UnsafeSettings)
+	}
+}
+
+// call makes one call, and checks that the answer can be understood.
+func (k *keeper) call(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+	n := k.node
+	bounded, cancel := n.cfg.Runtime.WithTimeout(ctx, n.cfg.SyncEvery+syncAnswerIn)
+	defer cancel()
+	answer, err := n.cfg.Coordinator.Sync(bounded, call)
+	switch {
+	case err != nil:
+		return answer, fmt.Errorf("sync with the coordinator: %w", err)
+	case answer.Format != allocation.SyncFormat:
+		return answer, fmt.Errorf("the coordinator speaks format %d of sync, this node %d: upgrade the older one", answer.Format, allocation.SyncFormat)
+	case answer.Deployment != n.cfg.Deployment:
+		return answer, fmt.Errorf("the coordinator belongs to deployment %s, this region to %s: check the coordinator's address and the region's token",
+			answer.Deployment, n.cfg.Deployment)
+	}
+	return answer, nil
+}
+
+// heard notes what an answer acknowledges and asks for. It says whether the next call is due at once.
+func (k *keeper) heard(call allocation.SyncCall, answer allocation.SyncAnswer) (again bool) {
+	if answer.Refusal != "" {
+		return false
+	}
+	if answer.History != call.History || answer.Incarnation != call.Incarnation {
+		k.acknowledged = map[int]int64{}
+	} else {
+		for _, a := range answer.Acknowledged {
+			k.acknowledged[a.Shard] = a.Number
+			if a.Whole {
+				k.acknowledged[a.Shard] = 0
+			}
+		}
+	}
+	news := answer.History.Number > call.History.Number || call.Incarnation == "" && answer.Incarnation != ""
+	return k.freeze.heard(call, answer) || answer.More || news || len(answer.Shares)+len(answer.Budgets) > 0
 }
 
 // broken settles what a failed transaction of the keeper's leaves open.
 func (k *keeper) broken(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, ErrHistoryLost):
-		k.node.lost(ctx, err)
-	case errors.Is(err, ErrUnknownOutcome):
+		k.slot.lost(ctx, err)
+	case errors.Is(err, ErrUnknownOutcome) && k.slot.writer != nil:
 		// Statements and answers may be made again whether they were committed or not; only the mark must be known.
-		if _, unresolved := k.writer.Resolve(ctx); unresolved != nil {
+		_, unresolved := k.slot.writer.Resolve(ctx)
+		if errors.Is(unresolved, ErrHistoryLost) {
+			k.slot.lost(ctx, unresolved)
+		}
+		if unresolved != nil {
 			return errors.Join(err, unresolved)
 		}
 	}
@@ -174,19 +219,23 @@ func (k *keeper) broken(ctx context.Context, err error) error {
 // housekeeping does what is due by this process's own clock.
 func (k *keeper) housekeeping(ctx context.Context) {
 	n, now := k.node, k.node.now()
+	writer, err := k.slot.ready(ctx)
+	if err != nil {
+		return
+	}
 	if now.Sub(k.swept) >= sweepEvery {
 		k.swept = now
 		n.sweep(ctx)
 	}
 	if upTo, ok := n.synced.closable(now); ok && now.Sub(k.closed) >= closeEvery {
 		k.closed = now
-		if _, err := n.owner.Close(ctx, k.writer, upTo, n.cfg.CloseGrace); err != nil {
+		if _, err := n.owner.Close(ctx, writer, upTo, n.cfg.CloseGrace); err != nil {
 			n.log.Debug("close periods", "error", k.broken(ctx, err))
 		}
 	}
 	if now.Sub(k.tidied) >= tidyEvery {
 		k.tidied = now
-		done, err := n.owner.Tidy(ctx, k.writer, n.cfg.Retention, k.knownClosed)
+		done, err := n.owner.Tidy(ctx, writer, n.cfg.Retention, k.knownClosed)
 		switch {
 		case err != nil:
 			n.log.Debug("tidy", "error", k.broken(ctx, err))
@@ -229,6 +278,9 @@ func (n *Node) watch(ctx context.Context) {
 			n.log.Debug("commit a probe", "error", err)
 		}
 		n.reload(bounded)
+		if !n.voucher.standing() {
+			n.kick()
+		}
 		if fullest, err := n.owner.Fullest(bounded, MaxFullest); err == nil {
 			n.fullestRows.Store(&fullest)
 		}

@@ -27,19 +27,38 @@ const (
 //	   └───────────── uncharged ◀──────────────┴────────────────────┘
 type lane struct {
 	node   *Node
-	writer Writer
+	slot   *slot
 	carry  []*call // to be decided first in the next batch
 	pace   estimate
+	kicked int // the last kick that it saw
 }
 
 // run decides until ctx ends, and then what is left in its hands.
 func (ln *lane) run(ctx context.Context) {
 	for {
 		batch := ln.gather(ctx)
-		if len(batch) == 0 {
+		if len(batch) > 0 {
+			ln.work(ctx, batch)
+			continue
+		}
+		if ctx.Err() != nil {
 			return
 		}
-		ln.work(ctx, batch)
+		ln.look(ctx)
+	}
+}
+
+// look finds out whether others vouch for the node, if nobody does.
+func (ln *lane) look(ctx context.Context) {
+	n := ln.node
+	if n.voucher.standing() {
+		return
+	}
+	switch _, err := ln.slot.look(ctx); {
+	case errors.Is(err, ErrUnknownOutcome):
+		ln.resolve(ctx, nil)
+	case err != nil:
+		n.log.Debug("look at the other writers", "error", err)
 	}
 }
 
@@ -48,7 +67,7 @@ func (ln *lane) gather(ctx context.Context) []*call {
 	batch := ln.carry
 	ln.carry = nil
 	if len(batch) == 0 {
-		return ln.node.waiting.wait(ctx, nil, MaxBatchRequests)
+		return ln.node.waiting.wait(ctx, nil, MaxBatchRequests, &ln.kicked)
 	}
 	if batch[0].alone {
 		half := max(1, len(batch)/2)
@@ -69,7 +88,12 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 	want, kept := ln.want(batch)
 	begin, cancel := n.cfg.Runtime.WithTimeout(ctx, beginWithin)
 	defer cancel()
-	tx, err := n.owner.Begin(begin, ln.writer, want)
+	w, err := ln.slot.ready(begin)
+	if err != nil {
+		ln.failed(ctx, batch, err)
+		return
+	}
+	tx, err := n.owner.Begin(begin, w, want)
 	if err != nil {
 		ln.failed(ctx, batch, err)
 		return
@@ -78,7 +102,8 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 	batch = kept
 	seen := tx.Seen()
 	n.clock.set(seen.Now)
-	if seen.Behind {
+	n.sees(&seen.Loaded)
+	if seen.Behind || n.another(seen.Incarnation) {
 		tx.Abandon()
 		ln.putBack(batch)
 		n.reload(ctx)
@@ -156,8 +181,11 @@ func (ln *lane) decide(locked *allocation.Locked, batch []*call) (decided []verd
 			ln.putBack([]*call{c})
 			continue
 		}
-		if o.Decision.Reason == allocation.UnsafeSettings {
+		switch o.Decision.Reason {
+		case allocation.UnsafeSettings:
 			o.Decision.Detail = ln.node.health.detail(o.Decision.Reason)
+		case allocation.Starting, allocation.HistoryLost, allocation.Sealed:
+			o.Decision.Detail = ln.node.closedDetail(o.Decision.Reason)
 		}
 		mustCommit = mustCommit || o.Decision.Replayed || o.Decision.State != ""
 		decided = append(decided, verdict{c, o.Decision})
@@ -173,8 +201,11 @@ func (ln *lane) answer(decided []verdict) {
 
 // failed handles a first round trip that failed: nothing was decided.
 func (ln *lane) failed(ctx context.Context, batch []*call, err error) {
-	if errors.Is(err, ErrHistoryLost) {
-		ln.node.lost(ctx, err)
+	switch {
+	case errors.Is(err, ErrHistoryLost):
+		ln.slot.lost(ctx, err)
+	case errors.Is(err, ErrUnknownOutcome): // that of a transaction before this one
+		ln.resolve(ctx, nil)
 	}
 	if errors.Is(err, ErrRaced) { // a deadlock or a lock that took too long
 		ln.putBack(batch)
@@ -186,6 +217,9 @@ func (ln *lane) failed(ctx context.Context, batch []*call, err error) {
 
 func (ln *lane) refuse(batch []*call) {
 	reason := ln.node.health.undecided()
+	if ln.slot.gone != "" {
+		reason = allocation.HistoryLost
+	}
 	if stopped := ln.node.stoppedBy(); stopped != "" {
 		reason = stopped
 	}
@@ -204,7 +238,7 @@ func (ln *lane) uncommitted(ctx context.Context, decided []verdict, err error) {
 	case errors.Is(err, ErrRaced):
 		ln.putBack(calls)
 	case errors.Is(err, ErrHistoryLost):
-		ln.node.lost(ctx, err)
+		ln.slot.lost(ctx, err)
 		ln.refuse(calls)
 	case errors.Is(err, ErrUnknownOutcome):
 		ln.node.health.failed(ln.node.now(), err)
@@ -231,7 +265,7 @@ func (ln *lane) uncommitted(ctx context.Context, decided []verdict, err error) {
 func (ln *lane) resolve(ctx context.Context, decided []verdict) (committed bool) {
 	wait := resolveEvery
 	for {
-		committed, err := ln.writer.Resolve(ctx)
+		committed, err := ln.slot.writer.Resolve(ctx)
 		switch {
 		case err == nil && committed:
 			ln.node.health.committed(ln.node.now())
@@ -240,7 +274,7 @@ func (ln *lane) resolve(ctx context.Context, decided []verdict) (committed bool)
 		case err == nil:
 			return false
 		case errors.Is(err, ErrHistoryLost):
-			ln.node.lost(ctx, err)
+			ln.slot.lost(ctx, err)
 			ln.unknown(decided)
 			return true
 		}

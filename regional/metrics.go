@@ -22,6 +22,8 @@ type Metrics struct {
 	batches   prometheus.Histogram
 	requests  *prometheus.CounterVec
 	limits    map[string]counter // Envoy's calls by code
+
+	startedOver prometheus.Counter
 }
 
 type counter = prometheus.Counter
@@ -61,6 +63,10 @@ func NewMetrics(registry *prometheus.Registry) *Metrics {
 		batches:   histogram("tranche_batch_size", "Requests that were decided in one transaction.", batchBuckets),
 		requests:  vector("tranche_http_requests_total", "HTTP requests by route and class of status.", "route", "code"),
 	}
+	m.startedOver = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tranche_started_over_total", Help: "How often this node made its region a new incarnation, which holds nothing: after lost history, or a seal.",
+	})
+	registry.MustRegister(m.startedOver)
 	admissions := vector("tranche_admissions_total", "Decisions by result and reason; checks, which charge nothing, are a result of their own.", "result", "reason")
 	refused := vector("tranche_refused_units_total", "Units that were asked of the budget that refused, by reason. Units of different kinds are added up.", "reason")
 	limits := vector("tranche_envoy_requests_total", "Calls of Envoy's rate limit service by the code of the answer.", "code")

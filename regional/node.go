@@ -29,6 +29,7 @@ type Config struct {
 	Deployment string // that the region's token belongs to
 
 	Coordinator Coordinator
+	Memory      Memory              // where marks are kept between a clean stop and the next start; nil: nowhere
 	SyncEvery   time.Duration       // how long the coordinator may hold a call; 0: 1 s
 	CloseGrace  allocation.Duration // how long after its end a period may still be spent; 0: 30 s
 	Retention   allocation.Duration // of admission ids; 0: 24 h
@@ -53,7 +54,12 @@ type Node struct {
 	log       hclog.Logger
 	synced    syncState
 
-	mu          sync.Mutex // of the catalogue's successor; never held across a store call
+	slots       []*slot
+	voucher     voucher
+	remembered  *Remembered // from a clean stop, until the database answers
+	mu          sync.Mutex  // of what follows and of the catalogue's successor; never held across a store call
+	writers     []Writer    // of the slots, as others may use them
+	incarnation string      // that the catalogue is of
 	stopped     atomic.Pointer[allocation.Reason]
 	doubt       doubt
 	demand      demandState
@@ -88,6 +94,14 @@ func NewNode(cfg Config, owner Owner) *Node {
 		clock: clock{local: cfg.Runtime.Now}, demand: demandState{hungry: cfg.Runtime.NewSignal(), seen: map[string]*budgetDemand{}},
 	}
 	n.catalogue.Store(allocation.NewCatalogue(cfg.Region))
+	n.writers = make([]Writer, cfg.Lanes+1)
+	for i := range n.writers {
+		name := fmt.Sprintf("%s/lane-%d", cfg.Name, i)
+		if i == cfg.Lanes {
+			name = cfg.Name + "/sync"
+		}
+		n.slots = append(n.slots, &slot{node: n, index: i, name: name})
+	}
 	n.health.start(cfg.Runtime.Now(), cfg.Log)
 	starting := allocation.Starting
 	n.stopped.Store(&starting)
@@ -97,79 +111,72 @@ func NewNode(cfg Config, owner Owner) *Node {
 // Run serves until ctx ends: it loads what the owner knows, then decides, syncs and tidies. It returns when all of that
 // has ended and its writers are marked as ended.
 func (n *Node) Run(ctx context.Context) error {
-	writers, err := n.start(ctx)
-	if err != nil {
+	if err := n.start(ctx); err != nil {
 		return err
 	}
 	all := newParts(n.cfg.Runtime)
-	for i, w := range writers[:n.cfg.Lanes] {
-		ln := &lane{node: n, writer: w}
+	for i, s := range n.slots[:n.cfg.Lanes] {
+		ln := &lane{node: n, slot: s}
 		all.start(fmt.Sprintf("lane-%d", i), func() { ln.run(ctx) })
 	}
-	all.start("keep", func() { n.keep(ctx, writers[n.cfg.Lanes]) })
+	all.start("keep", func() { n.keep(ctx, n.slots[n.cfg.Lanes]) })
 	all.start("watch", func() { n.watch(ctx) })
 	all.start("ask", func() { n.askOften(ctx) })
 	all.wait()
 	n.drainQueue()
 	end, cancel := n.cfg.Runtime.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	for _, w := range writers {
-		if err := w.End(end); err != nil {
-			n.log.Debug("end writer", "error", err)
-			break
-		}
-	}
+	n.keepOrEnd(end)
 	return nil
 }
 
 // start waits for the database, registers the writers, and loads the catalogue. A database that answers but is not this
 // region's is an error.
-func (n *Node) start(ctx context.Context) ([]Writer, error) {
+func (n *Node) start(ctx context.Context) error {
 	wait := 50 * time.Millisecond
+	n.recall()
 	for {
-		writers, err := n.register(ctx)
+		err := n.register(ctx)
 		if err == nil {
 			n.stopped.Store(nil)
-			return writers, nil
+			return nil
 		}
 		if errors.Is(err, ErrNotReady) {
-			return nil, err
+			return err
 		}
 		n.health.failed(n.now(), err)
 		n.log.Warn("wait for the database", "error", err)
 		n.cfg.Runtime.Sleep(ctx, wait)
 		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 		wait = min(2*wait, time.Second)
 	}
 }
 
-func (n *Node) register(ctx context.Context) ([]Writer, error) {
-	var writers []Writer
-	for i := range n.cfg.Lanes + 1 {
-		name := fmt.Sprintf("%s/lane-%d", n.cfg.Name, i)
-		if i == n.cfg.Lanes {
-			name = n.cfg.Name + "/sync"
+func (n *Node) register(ctx context.Context) error {
+	if err := n.resume(ctx); err != nil {
+		return err
+	}
+	for _, s := range n.slots {
+		if _, err := s.ready(ctx); err != nil {
+			return err
 		}
-		w, err := n.owner.NewWriter(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("register writer %s: %w", name, err)
-		}
-		writers = append(writers, w)
 	}
 	loaded, err := n.owner.Load(ctx, 0)
 	if err != nil {
-		return nil, fmt.Errorf("load the catalogue: %w", err)
+		return fmt.Errorf("load the catalogue: %w", err)
 	}
 	if loaded.Region != n.cfg.Region {
-		return nil, fmt.Errorf("the database belongs to region %q, this node to %q: %w", loaded.Region, n.cfg.Region, ErrNotReady)
+		return fmt.Errorf("the database belongs to region %q, this node to %q: %w", loaded.Region, n.cfg.Region, ErrNotReady)
 	}
 	if loaded.Deployment != "" && loaded.Deployment != n.cfg.Deployment {
-		return nil, fmt.Errorf("the database belongs to deployment %s, the region's token to %s: %w", loaded.Deployment, n.cfg.Deployment, ErrNotReady)
+		return fmt.Errorf("the database belongs to deployment %s, the region's token to %s: %w", loaded.Deployment, n.cfg.Deployment, ErrNotReady)
 	}
+	n.voucher.see(loaded.Lineage)
+	n.another(loaded.Incarnation)
 	n.advance(&loaded)
-	return writers, nil
+	return nil
 }
 
 // now is the time by this process's clock.
@@ -200,10 +207,14 @@ func (n *Node) advance(seen *Loaded) *allocation.Catalogue {
 // reload brings the catalogue on when it is further behind than one batch reads.
 func (n *Node) reload(ctx context.Context) {
 	loaded, err := n.owner.Load(ctx, n.catalogue.Load().Number)
+	if err == nil && n.another(loaded.Incarnation) {
+		loaded, err = n.owner.Load(ctx, 0)
+	}
 	if err != nil {
 		n.health.failed(n.now(), err)
 		return
 	}
+	n.sees(&loaded)
 	n.advance(&loaded)
 	n.synced.noteRest(&loaded)
 }
@@ -214,22 +225,6 @@ func (n *Node) stoppedBy() allocation.Reason {
 		return *r
 	}
 	return ""
-}
-
-// lost stops the region: the node's own last write is not in the database. This process admits nothing from now on, and
-// neither does any other, once the database has recorded why.
-func (n *Node) lost(ctx context.Context, cause error) {
-	reason := allocation.HistoryLost
-	if old := n.stopped.Swap(&reason); old != nil && *old == reason {
-		return
-	}
-	n.log.Error("stop admitting", "reason", reason, "error", cause)
-	n.health.failed(n.now(), cause)
-	stop, cancel := n.cfg.Runtime.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := n.owner.Stop(stop, reason, cause.Error()); err != nil {
-		n.log.Error("record that the region is stopped", "error", err)
-	}
 }
 
 // Catalogue is what the node knows of budgets and terms.

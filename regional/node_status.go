@@ -28,8 +28,8 @@ func (n *Node) Status() NodeStatus {
 	if c, ok := n.cfg.Coordinator.(interface{ Address() string }); ok {
 		s.Sync.Coordinator = c.Address()
 	}
-	if s.Stopped == "" && s.Incarnation == "" {
-		s.Stopped, s.StoppedDetail = allocation.Starting, "the coordinator has not given the region an incarnation yet"
+	if s.Stopped == "" && (s.Incarnation == "" || !n.voucher.standing()) {
+		s.Stopped, s.StoppedDetail = allocation.Starting, n.closedDetail(allocation.Starting)
 	}
 	if s.Stopped != "" {
 		s.Ready = false

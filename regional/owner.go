@@ -37,6 +37,14 @@ type Owner interface {
 	// NewWriter registers a writer without memory: one slot of this process, with a random id that is never used again.
 	NewWriter(ctx context.Context, name string) (Writer, error)
 
+	// ResumeWriter goes on with a writer whose mark was kept from a clean stop: it has memory. It must be resolved before it
+	// is used: that fails with ErrHistoryLost if the database holds another mark.
+	ResumeWriter(mark allocation.Mark) Writer
+
+	// Look leaves a mark and sees those of all other writers, in one transaction: how a writer that nobody vouches for finds
+	// out whether the others go on.
+	Look(ctx context.Context, w Writer) (Look, error)
+
 	// Load reads the owner's row, and the budgets and terms that changed after the change number `after` (0: all).
 	Load(ctx context.Context, after int64) (Loaded, error)
 
@@ -59,13 +67,40 @@ type Owner interface {
 	// then says what is elsewhere, so that a refusal can tell whether the whole budget is spent.
 	Statements(ctx context.Context, w Writer, acknowledged map[int]int64) (allocation.SyncCall, error)
 
+	// StateHeld states whole shards, from the given one on, each share with Held, as a frozen coordinator asks for. Next is
+	// the shard to go on with, allocation.Shards when no share is left.
+	StateHeld(ctx context.Context, w Writer, from int) (call allocation.SyncCall, next int, err error)
+
 	// Apply stores an answer of the coordinator: incarnation, configuration, grants (what they leave above a target is
-	// returned in the same commit), the evidence, acknowledged ends of writers. observedAt is by the database's clock,
-	// Unix microseconds. A refusal in the answer stops the owner, durably.
+	// returned in the same commit), the evidence, the regions that there are, acknowledged ends of writers. observedAt is
+	// by the database's clock, Unix microseconds.
+	//
+	// A newer history is stored, and nothing else of that answer (allocation.History.Heed). A refusal says that the owner
+	// lost history if it misses marks, or if another incarnation is the region's: see Lose. Any other refusal stops the
+	// owner, durably, until Lift. To an owner that is lost or sealed no answer does anything but that.
 	Apply(ctx context.Context, w Writer, answer allocation.SyncAnswer, observedAt int64) error
 
-	// Stop makes the owner admit nothing, durably, for a reason and until an operator decides otherwise.
-	Stop(ctx context.Context, reason allocation.Reason, detail string) error
+	// Lift ends a stop by a refusal, of the reason that the owner showed when an answer without a refusal was asked for. It
+	// never lifts that history was lost, nor a seal.
+	Lift(ctx context.Context, w Writer, was allocation.Reason) error
+
+	// Lose records that the owner lost history, on the word of a writer (by its id) that does not find its mark; from then on
+	// nothing is admitted until StartOver. Once it returns, no batch that began before it commits any more. It answers false,
+	// and does nothing, if the writer's marks were of an incarnation before this one, or if the database has none: then
+	// nothing is lost, and the writer is to be registered anew.
+	Lose(ctx context.Context, writer, detail string) (bool, error)
+
+	// StartOver makes an owner that lost history, or is sealed, the new incarnation that the answer to its call gives: one
+	// transaction, after which it holds nothing. Ids stay and are answered; open reservations count as spent; all writers are
+	// of the former incarnation, and must be registered anew. An answer of a newer history is heeded, no more. One to a call
+	// of another incarnation than the present one changes nothing.
+	StartOver(ctx context.Context, call allocation.SyncCall, answer allocation.SyncAnswer) (StartedOver, error)
+
+	// Seal ends the incarnation for good, all its shares and usage at once, and reads what it proves, marks included. No spend
+	// commits after it and no grant is taken; settle, release and lapse are. Sealing again reads again. An incarnation that
+	// is named must be the present one. It fails with ErrHistoryLost on an owner that is known to have lost history: what
+	// such a database says is no proof.
+	Seal(ctx context.Context, incarnation string) (allocation.Seal, error)
 
 	// Close raises closed_before to at most `upTo` and the database's clock less the grace, under the exclusive
 	// id-switch lock, and answers where it stands.
@@ -95,8 +130,32 @@ type Writer interface {
 	// Resolve settles an unknown outcome: it waits until the lost transaction has ended, and says whether it was
 	// committed. While it fails, the outcome stays unknown.
 	Resolve(ctx context.Context) (committed bool, err error)
+	// Vouch lets the writer's next marks say that it is vouched for, as long as the database's lineage is this one; empty
+	// ends that.
+	Vouch(lineage string)
 	// End marks the writer as ended: its row is removed once the coordinator has acknowledged that.
 	End(ctx context.Context) error
+}
+
+// Look is what a writer sees of the others, in the transaction that leaves its own mark.
+type Look struct {
+	Lineage string
+	Home    allocation.Home
+	Marks   []WriterMark // of all writers but those of former incarnations, as they were before this transaction
+}
+
+// WriterMark is a mark, and what its writer said with it.
+type WriterMark struct {
+	allocation.Mark
+	Ended   bool
+	Vouched bool // its last transaction was that of a writer that is vouched for, in the lineage of then
+}
+
+// StartedOver says what became of StartOver.
+type StartedOver struct {
+	Incarnation string // the new one; empty: it did not start over
+	Stranded    int64  // permits of running periods that the old one held, neither spent nor reserved, templates aside
+	Open        int64  // reservations that count as spent
 }
 
 // Want is what a batch needs locked and read. Requests of the same row or id name it once.
@@ -130,13 +189,18 @@ type Seen struct {
 
 // Loaded is the owner's row, and what changed of budgets and terms.
 type Loaded struct {
-	Region       string
-	Deployment   string
-	Incarnation  string
-	History      allocation.History
-	Home         allocation.Home // as the database is now
-	Changes      int64           // the owner's change number: rises whenever budgets or terms change
-	Config       int64           // the coordinator's configuration number
+	Region      string
+	Deployment  string
+	Incarnation string
+	History     allocation.History
+	Home        allocation.Home // as last read by Load
+	// Lineage names one unbroken life of one incarnation in one database: while it is the same, the database cannot have gone
+	// back. It changes with a start of the server, with another database or server behind the address, with tables that
+	// were made anew, and with the incarnation.
+	Lineage      string
+	Lost         bool  // it lost history, and is to become a new incarnation
+	Changes      int64 // the owner's change number: rises whenever budgets or terms change
+	Config       int64 // the coordinator's configuration number
 	ClosedBefore allocation.Instant
 	Stopped      allocation.Reason
 	Detail       string

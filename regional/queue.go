@@ -10,7 +10,25 @@ type queue struct {
 	mu    sync.Mutex
 	calls []*call
 	head  int
+	kicks int // rises when every lane is to look up from its wait
 	some  Signal
+}
+
+// kick makes every lane that waits look up, once.
+func (q *queue) kick() {
+	q.mu.Lock()
+	q.kicks++
+	q.mu.Unlock()
+	q.some.Notify()
+}
+
+// kicked says whether there was a kick since the one that the caller saw last.
+func (q *queue) kicked(last *int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	news := q.kicks != *last
+	*last = q.kicks
+	return news
 }
 
 // push adds a call; false if the queue is full.
@@ -45,10 +63,14 @@ func (q *queue) take(batch []*call, most int) []*call {
 	return batch
 }
 
-// wait returns with at least one call, or with none when ctx ends.
-func (q *queue) wait(ctx context.Context, batch []*call, most int) []*call {
+// wait returns with at least one call, or with none when ctx ends or after a kick.
+func (q *queue) wait(ctx context.Context, batch []*call, most int, seen *int) []*call {
 	for {
 		if batch = q.take(batch, most); len(batch) > 0 || ctx.Err() != nil {
+			return batch
+		}
+		if q.kicked(seen) {
+			q.some.Notify() // for another lane
 			return batch
 		}
 		q.some.Wait(ctx)

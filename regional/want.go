@@ -83,7 +83,7 @@ func (ln *lane) locked(seen *Seen, want Want, catalogue *allocation.Catalogue) *
 	switch {
 	case seen.Unsafe != "":
 		l.Stopped = allocation.UnsafeSettings
-	case l.Stopped == "" && seen.Incarnation == "":
+	case l.Stopped == "" && (seen.Incarnation == "" || !n.voucher.holds(seen.Lineage)):
 		l.Stopped = allocation.Starting
 	}
 	if l.Stopped == "" {

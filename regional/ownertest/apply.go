@@ -1,6 +1,7 @@
 package ownertest
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -271,7 +272,13 @@ func testWhoseAnswer(o *owner) {
 func testStop(o *owner) {
 	o.joined(10, "a")
 	running := o.begin(o.w, o.want("one", o.key("a", 0)))
-	stopped := background(func() error { return o.Other.Stop(o.Context(), allocation.HistoryLost, "first") })
+	stopped := background(func() error {
+		lost, err := o.Other.Lose(o.Context(), "whoever", "first")
+		if err == nil && !lost {
+			return errors.New("nothing was lost")
+		}
+		return err
+	})
 	o.othersGo()
 	select {
 	case err := <-stopped:
@@ -281,13 +288,16 @@ func testStop(o *owner) {
 	writes, _ := admission(running.Seen(), allocation.Spend, "one", 1, o.key("a", 0))
 	o.must(running.Commit(o.Context(), writes))
 	o.must(receive(o, stopped))
-	o.must(o.Owner.Stop(o.Context(), allocation.Sealed, "second"))
+	_, err := o.Owner.Lose(o.Context(), "another", "second")
+	o.must(err)
 	answer := o.answer()
 	answer.Refusal, answer.Detail, answer.Shares = "frozen", "third", []allocation.ShareGrant{o.grant("a", 2, 99, 99)}
 	o.apply(answer)
+	answer.Refusal = ""
+	o.apply(answer)
 	b := o.begin(o.w, o.want("two", o.key("a", 0)))
 	defer b.Abandon()
-	if s := b.Seen(); s.Stopped != allocation.HistoryLost || s.Detail != "first" || s.Usage[o.key("a", 0)].Granted != 10 {
+	if s := b.Seen(); s.Stopped != allocation.HistoryLost || !s.Lost || s.Detail != "first" || s.Usage[o.key("a", 0)].Granted != 10 {
 		o.Fatalf("%+v", s)
 	}
 }

@@ -76,6 +76,14 @@ func Run(t *testing.T, open func(t *testing.T, idle bool) Opened) {
 		{"id tables", false, testTables},
 		{"closed terms", false, testClosedTerms},
 		{"reports", false, testReports},
+		{"look", false, testLook},
+		{"resume", false, testResume},
+		{"an older history", false, testHeed},
+		{"state what is held", false, testStateHeld},
+		{"refusals", false, testRefusals},
+		{"start over", false, testStartOver},
+		{"nothing to lose", false, testNothingToLose},
+		{"seal", false, testSeal},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newOwner(t, open(t, test.idle))) })
 	}

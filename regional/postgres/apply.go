@@ -29,13 +29,14 @@ func (s *Store) Apply(ctx context.Context, rw regional.Writer, answer allocation
 			return nil, err
 		}
 		b := &pgx.Batch{}
-		if answer.Refusal != "" {
-			overtaken, err := a.holdsAll(ctx, answer.Contradicted)
-			if err != nil || overtaken {
-				return nil, err
-			}
-			b.Queue(stopOwner, answer.Refusal, answer.Detail)
+		switch {
+		case a.heeded != a.life.history && !a.blank():
+			b.Queue(heedHistory, a.heeded.Number, a.heeded.Stamp)
 			return b, nil
+		case a.life.lost || a.life.stopped == allocation.Sealed:
+			return nil, nil
+		case answer.Refusal != "":
+			return a.refused(ctx, b)
 		}
 		if err := a.applyShares(ctx); err != nil {
 			return nil, err
@@ -59,6 +60,7 @@ type application struct {
 	observedAt int64
 
 	life    life
+	heeded  allocation.History    // the owner's, once the answer was heard
 	changes int64                 // the owner's change number, raised by one if nodes have anything to read anew
 	opened  []allocation.ShareRef // shares that are new
 }
@@ -69,38 +71,73 @@ type life struct {
 	incarnation string
 	history     allocation.History
 	observedAt  int64
+
+	stopped allocation.Reason
+	lost    bool
+	home    allocation.Home // of the database
+}
+
+// blank says that the owner has heard nothing yet, so that nothing it has could be of another history.
+func (a *application) blank() bool {
+	return a.life.incarnation == "" && a.life.history == (allocation.History{})
+}
+
+// readLife reads whom the owner belongs to, and says whether the answer's incarnation is a former one.
+func (a *application) readLife(ctx context.Context) (former bool, err error) {
+	l := &a.life
+	q := &pgx.Batch{}
+	q.Queue(selectOwnerLife, a.answer.Incarnation).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&l.deployment, &l.incarnation, &l.history.Number, &l.history.Stamp, &l.observedAt, &l.stopped, &l.lost, &former)
+	})
+	q.Queue(selectHome).QueryRow(func(row pgx.Row) error { return row.Scan(&l.home.System, &l.home.Database, &l.home.Timeline) })
+	if err := a.t.run(ctx, q); err != nil {
+		return false, fmt.Errorf("read the owner's row: %w", err)
+	}
+	return former, nil
 }
 
 // judge reads whom the owner belongs to, and says whether the answer is to be ignored.
 func (a *application) judge(ctx context.Context) (ignored bool, err error) {
-	var former bool
-	var home allocation.Home
-	q := &pgx.Batch{}
-	q.Queue(selectOwnerLife, a.answer.Incarnation).QueryRow(func(row pgx.Row) error {
-		return row.Scan(&a.life.deployment, &a.life.incarnation, &a.life.history.Number, &a.life.history.Stamp, &a.life.observedAt, &former)
-	})
-	q.Queue(selectHome).QueryRow(func(row pgx.Row) error { return row.Scan(&home.System, &home.Database, &home.Timeline) })
-	if err := a.t.run(ctx, q); err != nil {
-		return false, fmt.Errorf("read the owner's row: %w", err)
+	former, err := a.readLife(ctx)
+	if err != nil {
+		return false, err
 	}
-	l, answer := a.life, a.answer
+	l, answer, asked := a.life, a.answer, a.writer.asked
+	a.heeded, _ = l.history.Heed(answer.History)
 	switch {
 	case l.deployment != "" && answer.Deployment != l.deployment:
 		return false, fmt.Errorf("it is of deployment %q, the owner belongs to %q: %w", answer.Deployment, l.deployment, allocation.ErrContradicted)
 	case former || answer.History.Number < l.history.Number:
 		return true, nil
+	case asked != nil && asked.incarnation != "" && asked.incarnation != l.incarnation:
+		return true, nil // the owner has started over since
 	case answer.History.Number == l.history.Number && answer.History.Stamp != l.history.Stamp:
 		return false, fmt.Errorf("history %d is stored as %s, it was sent as %s: %w",
 			l.history.Number, l.history.Stamp, answer.History.Stamp, allocation.ErrContradicted)
-	case answer.Refusal != "":
+	case answer.Refusal != "", a.heeded != l.history && !a.blank():
 		return false, nil
 	case answer.Incarnation != l.incarnation && l.incarnation != "":
 		return false, fmt.Errorf("it is for incarnation %q, the owner is %q: %w", answer.Incarnation, l.incarnation, allocation.ErrContradicted)
-	case answer.Incarnation != l.incarnation && a.writer.home != (allocation.Home{}) && a.writer.home != home:
+	case answer.Incarnation != l.incarnation && asked != nil && asked.home != l.home:
 		// The coordinator recorded the home that the call named; this is another database.
-		return false, fmt.Errorf("the incarnation was given to the database %+v, this is %+v: %w", a.writer.home, home, allocation.ErrContradicted)
+		return false, fmt.Errorf("the incarnation was given to the database %+v, this is %+v: %w", asked.home, l.home, allocation.ErrContradicted)
 	}
 	return false, nil
+}
+
+// refused is what a refusal leaves to be written, if anything.
+func (a *application) refused(ctx context.Context, b *pgx.Batch) (*pgx.Batch, error) {
+	answer := a.answer
+	overtaken, err := a.holdsAll(ctx, answer.Contradicted)
+	switch {
+	case err != nil || overtaken:
+		return nil, err
+	case a.life.incarnation != "" && (len(answer.Contradicted) > 0 || answer.Incarnation != a.life.incarnation):
+		b.Queue(loseOwner, string(allocation.HistoryLost), answer.Detail)
+	default:
+		b.Queue(stopOwner, answer.Refusal, answer.Detail)
+	}
+	return b, nil
 }
 
 // holdsAll says whether a refusal rests on marks only, and the database still holds every one of them: the call was
@@ -177,7 +214,7 @@ func (a *application) queueRest(ctx context.Context, b *pgx.Batch) error {
 	}
 	answer := a.answer
 	b.Queue(updateOwner, answer.Deployment, answer.Incarnation, answer.History.Number, answer.History.Stamp, a.changes,
-		answer.Config, answer.Revision, a.observedAt, string(elsewhere))
+		answer.Config, answer.Revision, a.observedAt, string(elsewhere), regionsOf(answer))
 	if answer.Incarnation != "" && a.life.incarnation == "" {
 		b.Queue(insertIncarnation, answer.Incarnation)
 	}
@@ -254,19 +291,5 @@ func refColumns(refs []allocation.ShareRef) (budgets []string, terms []int64) {
 	return budgets, terms
 }
 
-// Stop makes the owner admit nothing. Once it returns, no batch that began before it commits any more. The first reason
-// stays.
-func (s *Store) Stop(ctx context.Context, reason allocation.Reason, detail string) error {
-	b := &pgx.Batch{}
-	s.queueBegin(b, switchExclusive)
-	t, err := s.start(ctx, b)
-	if err != nil {
-		return fmt.Errorf("stop the owner: %w", err)
-	}
-	b = &pgx.Batch{}
-	b.Queue(stopOwner, string(reason), detail)
-	if err := t.commitWithout(ctx, b); err != nil {
-		return fmt.Errorf("stop the owner: %w", err)
-	}
-	return nil
-}
+// regionsOf is the regions that an answer names; never null.
+func regionsOf(a allocation.SyncAnswer) []string { return append([]string{}, a.Regions...) }

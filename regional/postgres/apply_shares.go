@@ -185,7 +185,7 @@ func (r *shareReader) shares(rows pgx.Rows) error {
 		var policy []byte
 		var gone bool
 		if err := rows.Scan(&ref.Budget, &ref.Term, &s.Version, &s.Template, &policy, &s.Regions, &p.First, &p.Step, &p.Count, &p.Instants,
-			&s.Generation.Number, &s.Generation.Stamp, &gone); err != nil {
+			&s.Generation.Number, &s.Generation.Stamp, &gone, &s.Sealed); err != nil {
 			return err
 		}
 		if err := decode(policy, &s.Policy); err != nil {

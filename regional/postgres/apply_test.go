@@ -130,10 +130,12 @@ func TestAnswersInAnyOrderEndTheSame(t *testing.T) {
 // If this failed two lost histories could go unnoticed, or an old message could undo a newer one.
 func TestAnswersThatDoNotFit(t *testing.T) {
 	o := newOwner(t)
-	o.apply(allocation.SyncAnswer{
+	first := allocation.SyncAnswer{
 		Deployment: "d1", Incarnation: "life-1", History: allocation.History{Number: 3, Stamp: "h3"},
 		Shares: []allocation.ShareGrant{o.grant("a", 5, 10, 10)},
-	})
+	}
+	o.apply(first) // its history is heeded, and no more
+	o.apply(first)
 	other := o.grant("a", 5, 99, 99)
 	other.Generation.Stamp = "another"
 	elsewhere := o.grant("a", 6, 99, 99)
@@ -196,9 +198,7 @@ func TestARefusalStops(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if err := o.store.Stop(t.Context(), allocation.HistoryLost, "later"); err != nil {
-		t.Fatal(err)
-	}
+	o.apply(allocation.SyncAnswer{Incarnation: "life-1", Refusal: "no_allocation", Detail: "later"})
 	l, err := o.store.Load(t.Context(), 0)
 	if err != nil || l.Stopped != allocation.Frozen || l.Detail != "why" {
 		t.Fatalf("stopped %q %q, %v", l.Stopped, l.Detail, err)
@@ -257,7 +257,7 @@ func TestAnIncarnationIsForTheHomeThatAsked(t *testing.T) {
 	if _, err := o.store.Statements(t.Context(), o.w, nil); err != nil {
 		t.Fatal(err)
 	}
-	o.w.(*writer).home.Timeline++ // as after a promotion between the call and its answer
+	o.w.(*writer).asked.home.Timeline++ // as after a promotion between the call and its answer
 	err := o.store.Apply(t.Context(), o.w, allocation.SyncAnswer{Incarnation: "life-2"}, 1)
 	mustBe(t, err, allocation.ErrContradicted)
 	if _, err := o.store.Statements(t.Context(), o.w, nil); err != nil {

@@ -194,17 +194,10 @@ func (b *batch) queueWrites(writes regional.Writes) (*pgx.Batch, error) {
 		perTable[p.table] = append(perTable[p.table], a)
 	}
 	for table, list := range perTable {
-		if len(list) == 0 {
-			continue
-		}
-		rows, err := newIDRows(list)
-		if err != nil {
+		was := func(a *allocation.Admission) allocation.State { return b.places[a.IDKey].state }
+		if err := queueUpdated(q, table, list, was); err != nil {
 			return nil, err
 		}
-		for _, a := range list {
-			rows.was = append(rows.was, string(b.places[a.IDKey].state))
-		}
-		q.Queue(updateIDs[table], rows.updated()...)
 	}
 	return q, nil
 }

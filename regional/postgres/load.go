@@ -68,7 +68,7 @@ func (s *Store) scanOwner(row pgx.Row, l *regional.Loaded) error {
 	var format int
 	var budgets, terms []byte
 	err := row.Scan(&format, &l.Region, &l.Deployment, &l.Incarnation, &l.History.Number, &l.History.Stamp, &l.Changes, &l.Config,
-		&l.ClosedBefore, &l.Stopped, &l.Detail, &l.Revision, &l.ObservedAt, &budgets, &terms)
+		&l.ClosedBefore, &l.Stopped, &l.Detail, &l.Revision, &l.ObservedAt, &l.Lost, &l.Lineage, &budgets, &terms)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return fmt.Errorf("%w: the owner's row is missing", regional.ErrNotReady)

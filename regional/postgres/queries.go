@@ -72,10 +72,19 @@ select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 
 	lockSwitchShared    = `select pg_advisory_xact_lock_shared($1)`
 	lockSwitchExclusive = `select pg_advisory_xact_lock($1)`
 
+	// One unbroken life of one incarnation in one database. The server says when it was started; a database that was made
+	// from another, and tables that were made anew, have other oids.
+	lineage = `
+    (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint || '.' ||
+    (select d.oid from pg_database as d where d.datname = current_database()) || '.' || o.tableoid || '.' || o.incarnation`
+
+	// A writer that is vouched for in one lineage ($6) says so with its mark, as long as the lineage is that.
 	replaceMark = `
 with mine as (
-    update tranche.writers set count = $2, value = $3, seen = clock_timestamp()
-    where writer = $1 and count = $4 and value = $5
+    update tranche.writers
+    set count = $2, value = $3, seen = clock_timestamp(),
+        vouched = $6 <> '' and $6 = (select ` + lineage + ` from tranche.owner as o where o.id = 1)
+    where writer = $1 and count = $4 and value = $5 and not former
     returning 1)
 select tranche.expect((select count(*) from mine), 1, 'TR002', 'the mark of this writer')`
 
@@ -83,7 +92,7 @@ select tranche.expect((select count(*) from mine), 1, 'TR002', 'the mark of this
 insert into tranche.writers (writer, name, count, value) values ($1, $2, $3, $4)`
 
 	selectMark = `
-select count, value from tranche.writers where writer = $1 for update`
+select count, value from tranche.writers where writer = $1 and not former for update`
 
 	endWriter = `
 update tranche.writers set ended = clock_timestamp() where writer = $1`

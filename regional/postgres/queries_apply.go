@@ -3,7 +3,7 @@ package postgres
 // Answers of the coordinator.
 const (
 	selectOwnerLife = `
-select o.deployment, o.incarnation, o.history_number, o.history_stamp, o.observed_at,
+select o.deployment, o.incarnation, o.history_number, o.history_stamp, o.observed_at, o.stopped, o.lost,
        exists (select from tranche.incarnations as i where i.incarnation = $1 and i.ended is not null)
 from tranche.owner as o where o.id = 1`
 
@@ -18,7 +18,7 @@ on conflict do nothing`
 
 	lockSharesFully = `
 select s.budget, s.term, s.version, s.template, s.policy, s.regions, s.first_start, s.step, s.periods, s.instants,
-       s.generation, s.stamp, s.gone
+       s.generation, s.stamp, s.gone, s.sealed
 from (select distinct w.budget collate "C" as budget, w.term
       from unnest($1::text[], $2::bigint[]) as w (budget, term)
       order by 1, 2) as w
@@ -118,7 +118,8 @@ update tranche.owner
 set deployment = $1, incarnation = $2, history_number = $3, history_stamp = $4, changes = $5, config = greatest(config, $6),
     revision = case when $8 >= observed_at then $7 else revision end,
     elsewhere = case when $8 >= observed_at then $9::json else elsewhere end,
-    observed_at = greatest(observed_at, $8)
+    observed_at = greatest(observed_at, $8),
+    regions = (select coalesce(array_agg(r order by r), '{}') from (select unnest(regions) union select unnest($10::text[])) as known (r))
 where id = 1`
 
 	insertIncarnation = `

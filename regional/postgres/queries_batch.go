@@ -20,7 +20,7 @@ cross join lateral (
 	// instances. The end of a period is the share's to say.
 	wantedUsage = `
     select w.budget, w.instance, w.period, w.class, p.until, w.term, s.shard, s.template, s.version, s.generation,
-           e.granted, e.returned, e.target, w.most
+           e.granted, e.returned, e.target, s.sealed, w.most
     from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[])
          as w (budget, instance, period, class, term, most)
     join tranche.shares as s on s.budget = w.budget and s.term = w.term and not s.gone and s.generation > 0
@@ -51,8 +51,8 @@ with wanted as (` + wantedUsage + `),
 ranked as (` + fittingUsage + `),
 made as (
     insert into tranche.usage (budget, instance, period, class, until, term, shard, template, version, generation,
-                               granted, returned, target)
-    select budget, instance, period, class, until, term, shard, template, version, generation, granted, returned, target
+                               granted, returned, target, sealed)
+    select budget, instance, period, class, until, term, shard, template, version, generation, granted, returned, target, sealed
     from ranked where fits
     order by budget collate "C", instance collate "C", period, class collate "C"
     on conflict do nothing
@@ -69,7 +69,7 @@ select budget, instance, period, class from ranked where not fits`
 with wanted as (` + wantedUsage + `),
 ranked as (` + fittingUsage + `)
 select budget, instance, period, class, until, term, template, version, generation, granted, returned, target,
-       0::bigint, 0::bigint, 0::bigint, false, fits
+       0::bigint, 0::bigint, 0::bigint, sealed, fits
 from ranked`
 
 	usageColumns = `u.budget, u.instance, u.period, u.class, u.until, u.term, u.template, u.version, u.generation,
@@ -171,7 +171,7 @@ select tranche.expect((select count(*) from done), $9, 'TR001', 'updated ids')`)
 // changes between the number and the lists.
 const selectOwner = `
 select o.format, o.region, o.deployment, o.incarnation, o.history_number, o.history_stamp, o.changes, o.config,
-       o.closed_before, o.stopped, o.detail, o.revision, o.observed_at,
+       o.closed_before, o.stopped, o.detail, o.revision, o.observed_at, o.lost, ` + lineage + `,
        case when o.changes > $1 then (
            select json_agg(json_build_object('declaration', b.declaration, 'version', b.version, 'number', b.number, 'deleted', b.deleted))
            from (select declaration, version, number, deleted from tranche.budgets where change > $1 limit $2) as b) end,

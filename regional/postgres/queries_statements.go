@@ -59,11 +59,13 @@ update tranche.shards set number = number + 1 where shard = any($1::smallint[]) 
 with ` + touchedShares + `
 select pg_snapshot_xmin(pg_current_snapshot())::text, (select closed_before from tranche.owner where id = 1),
        (select json_agg(json_build_object(
+            'held', case when $5 then json_build_object('version', s.version, 'policy', s.policy, 'regions', s.regions,
+                'first', s.first_start, 'step', s.step, 'count', s.periods, 'instants', s.instants, 'sealed', s.sealed) end,
             'shard', t.shard, 'budget', s.budget, 'term', s.term, 'template', s.template, 'generation', s.generation, 'stamp', s.stamp,
             'entries', (
                 select json_agg(json_build_object('from', e.from_start, 'until', e.until_start, 'class', e.class,
                        'granted', e.granted, 'returned', e.returned, 'target', e.target, 'limit', e."limit") order by e.class, e.from_start)
-                from tranche.share_entries as e where e.budget = s.budget and e.term = s.term and not s.template),
+                from tranche.share_entries as e where e.budget = s.budget and e.term = s.term and ($5 or not s.template)),
             'usage', (
                 select json_agg(json_build_object('period', u.period, 'until', u.until, 'class', u.class, 'returned', u.returned,
                        'spent', u.spent, 'reserved', u.reserved, 'overdraft', u.overdraft, 'instances', u.instances) order by u.period, u.class)
@@ -88,7 +90,7 @@ delete from tranche.statements as t using tranche.shards as s
 where s.shard = t.shard and t.shard = any($1::smallint[]) and t.number <= s.number - $2 and t.number <> s.acked`
 
 	selectMarks = `
-select writer, count, value, ended is not null from tranche.writers order by writer`
+select writer, count, value, ended is not null, vouched from tranche.writers where not former order by writer`
 
 	// Budgets whose running period has less than a tenth of its share left.
 	selectLow = `
@@ -97,6 +99,9 @@ where u.until > $1 and u.period <= $1 and not u.template and u.class = 'general'
   and (u.granted - u.returned - u.spent - u.reserved) * 10 < u.granted - u.returned
 order by (u.granted - u.returned - u.spent - u.reserved)::float8 / (u.granted - u.returned), u.budget
 limit $2`
+
+	selectRegions = `
+select regions from tranche.owner where id = 1`
 
 	selectElsewhere = `
 select elsewhere from tranche.owner where id = 1`

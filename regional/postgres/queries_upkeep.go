@@ -61,6 +61,21 @@ entries as (delete from tranche.share_entries where budget = $1 and term = $2 an
 counts as (delete from tranche.instances where budget = $1 and term = $2 and (select n from rest) = 0)
 delete from tranche.shares where budget = $1 and term = $2 and (select n from rest) = 0`
 
+	// What a former incarnation left: its shares are gone, and no id that is kept speaks of it ($1: as for shares).
+	deleteOrphans = `
+with step as (
+    select u.budget, u.instance, u.period, u.class from tranche.usage as u
+    where u.until <= $1 and u.reserved = 0
+      and not exists (select from tranche.shares as s where s.budget = u.budget and s.term = u.term)
+    order by u.budget, u.instance, u.period, u.class
+    limit $2
+    for update)
+delete from tranche.usage as u using step as w
+where u.budget = w.budget and u.instance = w.instance and u.period = w.period and u.class = w.class`
+
+	deleteFormer = `
+delete from tranche.writers where former and seen < clock_timestamp() - make_interval(secs => $1)`
+
 	deleteLate = `
 delete from tranche.late_changes as l
 using tranche.shards as d
@@ -94,7 +109,7 @@ where budget > $1::text collate "C"
 order by budget limit $2`
 
 	exportShares = `
-select budget, term, version, template, policy, regions, first_start, step, periods, instants, generation, stamp, gone
+select budget, term, version, template, policy, regions, first_start, step, periods, instants, generation, stamp, gone, sealed
 from tranche.shares where budget = any($1::text[]) order by budget, term`
 
 	exportEntries = `

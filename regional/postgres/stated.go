@@ -16,6 +16,15 @@ type statedShare struct {
 	Stamp      string        `json:"stamp"`
 	Entries    []statedEntry `json:"entries"`
 	Usage      []statedUsage `json:"usage"`
+	Held       *statedHeld   `json:"held"` // only if it is to be stated as held
+}
+
+type statedHeld struct {
+	Version int64             `json:"version"`
+	Policy  allocation.Policy `json:"policy"`
+	Regions []string          `json:"regions"`
+	Sealed  bool              `json:"sealed"`
+	storedPeriods
 }
 
 type statedEntry struct {
@@ -51,7 +60,12 @@ func (s *statedShare) statement() allocation.ShareStatement {
 			instances[allocation.Instant(u.Period)] = max(instances[allocation.Instant(u.Period)], u.Instances)
 		}
 	}
-	return share.Statement(used, instances)
+	out := share.Statement(used, instances)
+	if h := s.Held; h != nil {
+		share.Version, share.Policy, share.Regions, share.Periods, share.Sealed = h.Version, h.Policy, h.Regions, h.periods(), h.Sealed
+		out.Held = &share
+	}
+	return out
 }
 
 // statementsOf gathers the shares by shard; one that has none to list states that.

@@ -72,18 +72,88 @@ func (s *Store) Statements(ctx context.Context, rw regional.Writer, acknowledged
 		if err != nil {
 			return nil, fmt.Errorf("look for changes: %w", err)
 		}
-		b, err := t.state(ctx, chosen, &call)
+		b, err := t.state(ctx, chosen, false, &call)
 		if err != nil {
 			return nil, err
 		}
 		call.CompleteThrough = complete
-		rw.(*writer).home = call.Home
+		rw.(*writer).asked = &asked{call.Incarnation, call.Home}
 		return b, nil
 	})
 	if err != nil {
 		return allocation.SyncCall{}, fmt.Errorf("make statements: %w", err)
 	}
 	return call, nil
+}
+
+// StateHeld states whole shards, each share with Held.
+func (s *Store) StateHeld(ctx context.Context, rw regional.Writer, from int) (allocation.SyncCall, int, error) {
+	var call allocation.SyncCall
+	next := allocation.Shards
+	err := s.write(ctx, rw, switchFree, func(ctx context.Context, t *transaction) (*pgx.Batch, error) {
+		all, err := t.bases(ctx, nil)
+		if err != nil {
+			return nil, fmt.Errorf("read the bases: %w", err)
+		}
+		var whole []base
+		for _, b := range all[min(from, len(all)):] {
+			whole = append(whole, base{shard: b.shard})
+		}
+		var chosen []base
+		if chosen, next, err = t.fitting(ctx, whole); err != nil {
+			return nil, fmt.Errorf("count the shares: %w", err)
+		}
+		b, err := t.state(ctx, chosen, true, &call)
+		rw.(*writer).asked = &asked{call.Incarnation, call.Home}
+		return b, err
+	})
+	if err != nil {
+		return allocation.SyncCall{}, 0, fmt.Errorf("state all shares: %w", err)
+	}
+	return call, next, nil
+}
+
+// fitting is the first shards that hold shares, as many as one call may state, and the shard to go on with.
+func (t *transaction) fitting(ctx context.Context, whole []base) (chosen []base, next int, err error) {
+	shares, _, err := t.touched(ctx, whole)
+	if err != nil {
+		return nil, 0, err
+	}
+	var sum int64
+	for _, b := range whole {
+		n := shares[b.shard]
+		if sum += n; sum > allocation.MaxSharesPerCall && len(chosen) > 0 {
+			return chosen, int(b.shard), nil
+		}
+		if n > 0 {
+			chosen = append(chosen, b)
+		}
+	}
+	return chosen, allocation.Shards, nil
+}
+
+// touched counts what the statements of some shards would list, and reads closed_before in the same snapshot.
+func (t *transaction) touched(ctx context.Context, all []base) (touched map[int16]int64, closed allocation.Instant, err error) {
+	var columns bases
+	for _, b := range all {
+		columns.add(b)
+	}
+	touched = map[int16]int64{}
+	q := &pgx.Batch{}
+	q.Queue(countTouched, columns.args()...).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			var shard *int16
+			var n int64
+			if err := rows.Scan(&shard, &n, &closed); err != nil {
+				return err
+			}
+			if shard != nil {
+				touched[*shard] = n
+			}
+		}
+		return rows.Err()
+	})
+	return touched, closed, t.run(ctx, q)
 }
 
 // bases reads the base of every shard. What the caller says is acknowledged counts before what is recorded.
@@ -113,27 +183,8 @@ func (t *transaction) bases(ctx context.Context, acknowledged map[int]int64) ([]
 // so that busy shards do not keep others from their turn. If it picks all of them, it says through which closed_before the
 // call is then complete: that of the snapshot in which they were counted. A later one would promise what was spent since.
 func (s *Store) choose(ctx context.Context, t *transaction, all []base) ([]base, allocation.Instant, error) {
-	var columns bases
-	for _, b := range all {
-		columns.add(b)
-	}
-	touched := map[int16]int64{}
-	var complete allocation.Instant
-	q := &pgx.Batch{}
-	q.Queue(countTouched, columns.args()...).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			var shard *int16
-			var n int64
-			if err := rows.Scan(&shard, &n, &complete); err != nil {
-				return err
-			}
-			if shard != nil {
-				touched[*shard] = n
-			}
-		}
-		return rows.Err()
-	})
-	if err := t.run(ctx, q); err != nil {
+	touched, complete, err := t.touched(ctx, all)
+	if err != nil {
 		return nil, 0, err
 	}
 	first := int(s.nextShard.Load()) % len(all)
@@ -157,7 +208,7 @@ func (s *Store) choose(ctx context.Context, t *transaction, all []base) ([]base,
 }
 
 // state raises the numbers of the chosen shards and then reads what they state, all in one snapshot.
-func (t *transaction) state(ctx context.Context, chosen []base, call *allocation.SyncCall) (*pgx.Batch, error) {
+func (t *transaction) state(ctx context.Context, chosen []base, held bool, call *allocation.SyncCall) (*pgx.Batch, error) {
 	var columns bases
 	for _, b := range chosen {
 		columns.add(b)
@@ -170,7 +221,7 @@ func (t *transaction) state(ctx context.Context, chosen []base, call *allocation
 	if len(chosen) > 0 {
 		q.Queue(lockShards, columns.shards)
 		q.Queue(raiseNumbers, columns.shards).Query(func(rows pgx.Rows) error { return eachNumber(rows, numbers) })
-		q.Queue(selectTouched, columns.args()...).QueryRow(func(row pgx.Row) error { return row.Scan(&after, &closed, &shares) })
+		q.Queue(selectTouched, append(columns.args(), held)...).QueryRow(func(row pgx.Row) error { return row.Scan(&after, &closed, &shares) })
 	}
 	var loaded regional.Loaded
 	t.queueCall(q, &loaded, call)
@@ -219,18 +270,18 @@ func (t *transaction) queueCall(q *pgx.Batch, loaded *regional.Loaded, call *all
 	t.store.queueOwner(q, noChanges, 0, loaded)
 	q.Queue(selectMarks).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
-			var m allocation.Mark
-			var ended bool
-			if err := rows.Scan(&m.Writer, &m.Count, &m.Value, &ended); err != nil {
+			m, err := scanMark(rows)
+			if err != nil {
 				return err
 			}
-			call.Marks = append(call.Marks, m)
-			if ended {
+			call.Marks = append(call.Marks, m.Mark)
+			if m.Ended {
 				call.Ended = append(call.Ended, m.Writer)
 			}
 		}
 		return rows.Err()
 	})
+	q.Queue(selectRegions).QueryRow(func(row pgx.Row) error { return row.Scan(&call.Regions) })
 	q.Queue(selectOpen).QueryRow(func(row pgx.Row) error { return row.Scan(&call.OpenReservations, &call.OldestReservation) })
 	q.Queue(selectClock).QueryRow(func(row pgx.Row) error {
 		var err error

@@ -198,8 +198,10 @@ func (s *Store) forget(ctx context.Context, rw regional.Writer, retention alloca
 			return i, err
 		}
 	}
-	return len(refs), s.write(ctx, rw, switchFree, func(context.Context, *transaction) (*pgx.Batch, error) {
+	return len(refs), s.write(ctx, rw, switchShared, func(context.Context, *transaction) (*pgx.Batch, error) {
 		b := &pgx.Batch{}
+		b.Queue(deleteOrphans, min(now/1_000_000-int64(retention), oldest), tidyUsage)
+		b.Queue(deleteFormer, forgottenAfter.Seconds())
 		b.Queue(deleteLate)
 		b.Queue(endForgotten, forgottenAfter.Seconds())
 		return b, nil

@@ -29,10 +29,11 @@ type writer struct {
 	possible  []possible // after an unknown outcome: the marks that the row may hold; else empty
 	committed bool       // what became of the last transaction whose outcome is known
 	lost      error      // once history is lost it stays so
-	home      allocation.Home
+	asked     *asked     // what its last call said of the owner
 
-	mu   sync.Mutex
-	mark allocation.Mark // a copy of last, for Mark
+	mu      sync.Mutex
+	mark    allocation.Mark // a copy of last, for Mark
+	vouched string          // the lineage that it is vouched for in; or empty
 }
 
 // possible is a mark that may be in the row, and what it would mean for the lost transaction.
@@ -60,21 +61,37 @@ func (s *Store) NewWriter(ctx context.Context, name string) (regional.Writer, er
 	return w, nil
 }
 
-// ResumeWriter goes on with a writer whose mark was kept from a clean stop: it starts with memory. It fails with
-// ErrHistoryLost if the database holds another mark.
-func (s *Store) ResumeWriter(ctx context.Context, mark allocation.Mark) (regional.Writer, error) {
+// ResumeWriter goes on with a writer whose mark was kept from a clean stop: it starts with memory. Whether the database
+// holds that mark is an open question, which Resolve settles.
+func (s *Store) ResumeWriter(mark allocation.Mark) regional.Writer {
 	w := s.writerOf(mark)
-	w.possible = []possible{{mark: mark}}
-	if _, err := w.Resolve(ctx); err != nil {
-		return nil, fmt.Errorf("resume writer %s: %w", mark.Writer, err)
-	}
-	return w, nil
+	w.possible = []possible{{mark: mark, committed: true}}
+	return w
 }
 
 func (s *Store) writerOf(mark allocation.Mark) *writer {
 	w := &writer{store: s, id: mark.Writer, slot: make(chan struct{}, 1), last: mark, mark: mark}
 	w.slot <- struct{}{}
 	return w
+}
+
+// asked is what a call said of the owner: the answer to it is for that.
+type asked struct {
+	incarnation string
+	home        allocation.Home
+}
+
+// Vouch lets the writer's next marks say that it is vouched for in this lineage.
+func (w *writer) Vouch(lineage string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.vouched = lineage
+}
+
+func (w *writer) queueMark(b *pgx.Batch, from, to allocation.Mark) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b.Queue(replaceMark, w.id, to.Count, to.Value, from.Count, from.Value, w.vouched)
 }
 
 // Mark is what the writer last wrote for certain.
@@ -128,7 +145,7 @@ func (w *writer) next() allocation.Mark {
 // caller leaves with an unknown outcome; the transaction goes on, and the slot stays taken until it has ended.
 func (w *writer) commit(ctx context.Context, t *transaction, b *pgx.Batch) error {
 	mark := w.next()
-	b.Queue(replaceMark, w.id, mark.Count, mark.Value, w.last.Count, w.last.Value)
+	w.queueMark(b, w.last, mark)
 	done := make(chan error, 1)
 	go func() {
 		f, err := t.commit(b)
@@ -231,7 +248,7 @@ func (w *writer) fence(ctx context.Context, t *transaction, found allocation.Mar
 	}
 	w.possible = kept
 	b := &pgx.Batch{}
-	b.Queue(replaceMark, w.id, fence.Count, fence.Value, found.Count, found.Value)
+	w.queueMark(b, found, fence)
 	done := make(chan error, 1)
 	go func() {
 		f, err := t.commit(b)

@@ -210,14 +210,15 @@ func TestAWriterIsResumedWithItsMark(t *testing.T) {
 	o.mustSpend("first", o.key("a", 10))
 	mark := o.w.Mark()
 	again := open(t, o.url)
-	w, err := again.ResumeWriter(t.Context(), mark)
+	w := again.ResumeWriter(mark)
+	_, err := w.Resolve(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := o.spend(again, w, "second", o.key("a", 10)); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	_, err = again.ResumeWriter(t.Context(), mark)
+	_, err = again.ResumeWriter(mark).Resolve(t.Context())
 	mustBe(t, err, regional.ErrHistoryLost)
 	_, err = o.spend(o.store, o.w, "third", o.key("a", 10)) // two processes cannot be one writer
 	mustBe(t, err, regional.ErrHistoryLost)

@@ -34,7 +34,8 @@ type application struct {
 	answer     allocation.SyncAnswer
 	observedAt int64
 
-	judged ownerRow // by which the answer was judged
+	judged ownerRow           // by which the answer was judged
+	heeded allocation.History // the owner's, once the answer was heard
 	shares map[allocation.ShareRef]shareRow
 	opened []allocation.ShareRef
 	closed []allocation.ShareRef
@@ -49,10 +50,16 @@ func (a *application) run() (bool, error) {
 	if err != nil || ignored {
 		return false, err
 	}
-	if a.answer.Refusal != "" {
-		if a.holdsAll() {
-			return false, nil
-		}
+	switch l := a.judged; {
+	case a.heeded != l.history && !a.blank():
+		return true, a.x.heed(a.heeded)
+	case l.lost || l.stopped == allocation.Sealed:
+		return false, nil
+	case a.answer.Refusal != "" && a.holdsAll():
+		return false, nil
+	case a.answer.Refusal != "" && l.incarnation != "" && (len(a.answer.Contradicted) > 0 || a.answer.Incarnation != l.incarnation):
+		return true, a.x.lose(a.answer.Detail)
+	case a.answer.Refusal != "":
 		return true, a.x.stop(allocation.Reason(a.answer.Refusal), a.answer.Detail)
 	}
 	if err := a.applyShares(); err != nil {
@@ -71,25 +78,34 @@ func (a *application) run() (bool, error) {
 	return true, a.writeRest(now)
 }
 
+// blank says that the owner has heard nothing yet, so that nothing it has could be of another history.
+func (a *application) blank() bool {
+	return a.judged.incarnation == "" && a.judged.history == (allocation.History{})
+}
+
 // judge says whether the answer is to be ignored whole.
 func (a *application) judge() (ignored bool, err error) {
 	t := a.x.db.tables
 	l, answer := t.owner, a.answer
 	a.judged = l
+	a.heeded, _ = l.history.Heed(answer.History)
+	asked := a.writer.asked
 	switch {
 	case l.deployment != "" && answer.Deployment != l.deployment:
 		return false, fmt.Errorf("it is of deployment %q, the owner belongs to %q: %w", answer.Deployment, l.deployment, allocation.ErrContradicted)
 	case t.former[answer.Incarnation] || answer.History.Number < l.history.Number:
 		return true, nil
+	case asked != nil && asked.incarnation != "" && asked.incarnation != l.incarnation:
+		return true, nil // the owner has started over since
 	case answer.History.Number == l.history.Number && answer.History.Stamp != l.history.Stamp:
 		return false, fmt.Errorf("history %d is stored as %s, it was sent as %s: %w",
 			l.history.Number, l.history.Stamp, answer.History.Stamp, allocation.ErrContradicted)
-	case answer.Refusal != "":
+	case answer.Refusal != "", a.heeded != l.history && !a.blank():
 		return false, nil
 	case answer.Incarnation != l.incarnation && l.incarnation != "":
 		return false, fmt.Errorf("it is for incarnation %q, the owner is %q: %w", answer.Incarnation, l.incarnation, allocation.ErrContradicted)
-	case answer.Incarnation != l.incarnation && a.writer.home != (allocation.Home{}) && a.writer.home != a.x.db.home:
-		return false, fmt.Errorf("the incarnation was given to the database %+v, this is %+v: %w", a.writer.home, a.x.db.home, allocation.ErrContradicted)
+	case answer.Incarnation != l.incarnation && asked != nil && asked.home != a.x.db.home:
+		return false, fmt.Errorf("the incarnation was given to the database %+v, this is %+v: %w", asked.home, a.x.db.home, allocation.ErrContradicted)
 	}
 	return false, nil
 }
@@ -261,6 +277,7 @@ func (a *application) enter(r *ownerRow, raise bool, next int64) {
 	if raise {
 		r.changes = next
 	}
+	r.regions = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.regions, answer.Regions))))
 	r.config = max(r.config, answer.Config)
 	if a.observedAt >= r.observedAt {
 		r.revision, r.elsewhere, r.observedAt = answer.Revision, slices.Clone(answer.Elsewhere), a.observedAt
@@ -317,17 +334,5 @@ func (x *transaction) stop(reason allocation.Reason, detail string) error {
 			r.stopped, r.detail = reason, detail
 		}
 	}))
-	return nil
-}
-
-// Stop implements regional.Owner.
-func (o *Owner) Stop(ctx context.Context, reason allocation.Reason, detail string) error {
-	x, err := o.start(ctx, "stop", switchExclusive, nil)
-	if err == nil {
-		err = o.commitWithout(ctx, x, func() error { return x.stop(reason, detail) })
-	}
-	if err != nil {
-		return fmt.Errorf("stop the owner: %w", err)
-	}
 	return nil
 }

@@ -83,6 +83,7 @@ func (b *batch) lockAndRead(x *transaction, want regional.Want) error {
 		return err
 	}
 	b.seen.Loaded = x.db.tables.loaded(want.Changes)
+	b.seen.Lineage = x.db.lineage()
 	if err := x.statement(); err != nil {
 		return err
 	}

@@ -69,6 +69,8 @@ type Database struct {
 	truth  *Truth
 
 	home      allocation.Home
+	starts    int // of the server: its lineage
+	remade    int // how often its tables were made anew
 	tables    *tables
 	locks     map[lockKey]*lock
 	base      *tables         // what the log begins with
@@ -95,7 +97,7 @@ func New(n *network.Net, w *world.World, truth *Truth, name, region string) *Dat
 	truth.databases = append(truth.databases, db)
 	truth.lines++
 	db.line = truth.lines
-	db.server.Serve()
+	db.serve()
 	return db
 }
 
@@ -104,6 +106,17 @@ func (db *Database) Server() *world.Process { return db.server }
 
 // Clock is the database's clock.
 func (db *Database) Clock() *world.Clock { return db.server.Clock }
+
+// lineage names one unbroken life of one incarnation in this database.
+func (db *Database) lineage() string {
+	return fmt.Sprintf("%s.%d.%d.%s", db.name, db.starts, db.remade, db.tables.owner.incarnation)
+}
+
+// serve starts the server.
+func (db *Database) serve() {
+	db.starts++
+	db.server.Serve()
+}
 
 // Home is what the database says of itself.
 func (db *Database) Home() allocation.Home { return db.home }

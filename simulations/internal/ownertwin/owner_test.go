@@ -90,8 +90,42 @@ func (s served) Apply(ctx context.Context, w regional.Writer, answer allocation.
 	})
 }
 
-func (s served) Stop(ctx context.Context, reason allocation.Reason, detail string) error {
-	return do(ctx, s.process, "stop", func(ctx context.Context) error { return s.owner.Stop(ctx, reason, detail) })
+func (s served) ResumeWriter(mark allocation.Mark) regional.Writer {
+	var w regional.Writer
+	_ = do(context.Background(), s.process, "resume", func(context.Context) error { w = s.owner.ResumeWriter(mark); return nil })
+	return servedWriter{w.(*writer), s.process}
+}
+
+func (s served) Look(ctx context.Context, w regional.Writer) (regional.Look, error) {
+	return ask(ctx, s.process, "look", func(ctx context.Context) (regional.Look, error) {
+		return s.owner.Look(ctx, w.(servedWriter).writer)
+	})
+}
+
+func (s served) StateHeld(ctx context.Context, w regional.Writer, from int) (call allocation.SyncCall, next int, err error) {
+	err = do(ctx, s.process, "held", func(ctx context.Context) (err error) {
+		call, next, err = s.owner.StateHeld(ctx, w.(servedWriter).writer, from)
+		return err
+	})
+	return call, next, err
+}
+
+func (s served) Lift(ctx context.Context, w regional.Writer, was allocation.Reason) error {
+	return do(ctx, s.process, "lift", func(ctx context.Context) error { return s.owner.Lift(ctx, w.(servedWriter).writer, was) })
+}
+
+func (s served) Lose(ctx context.Context, writer, detail string) (bool, error) {
+	return ask(ctx, s.process, "lose", func(ctx context.Context) (bool, error) { return s.owner.Lose(ctx, writer, detail) })
+}
+
+func (s served) StartOver(ctx context.Context, call allocation.SyncCall, answer allocation.SyncAnswer) (regional.StartedOver, error) {
+	return ask(ctx, s.process, "start over", func(ctx context.Context) (regional.StartedOver, error) {
+		return s.owner.StartOver(ctx, call, answer)
+	})
+}
+
+func (s served) Seal(ctx context.Context, incarnation string) (allocation.Seal, error) {
+	return ask(ctx, s.process, "seal", func(ctx context.Context) (allocation.Seal, error) { return s.owner.Seal(ctx, incarnation) })
 }
 
 func (s served) Close(ctx context.Context, w regional.Writer, upTo allocation.Instant, grace allocation.Duration) (allocation.Instant, error) {
@@ -128,6 +162,10 @@ type servedWriter struct {
 func (w servedWriter) Mark() (m allocation.Mark) {
 	_ = do(context.Background(), w.process, "mark", func(context.Context) error { m = w.writer.Mark(); return nil })
 	return m
+}
+
+func (w servedWriter) Vouch(lineage string) {
+	_ = do(context.Background(), w.process, "vouch", func(context.Context) error { w.writer.Vouch(lineage); return nil })
 }
 
 func (w servedWriter) Resolve(ctx context.Context) (bool, error) {

@@ -43,6 +43,7 @@ func (o *Owner) Peek(ctx context.Context, want regional.Want) (regional.Seen, er
 		}
 		b.lookUp(x, want.IDs)
 		b.seen.Loaded = t.loaded(want.Changes)
+		b.seen.Lineage = db.lineage()
 		b.seen.Now, b.seen.Unsafe = db.Clock().Micros(), db.Unsafe
 		return b.seen, nil
 	})
@@ -68,6 +69,7 @@ func (t *tables) loaded(after int64) regional.Loaded {
 	l := regional.Loaded{
 		Region: o.region, Deployment: o.deployment, Incarnation: o.incarnation, History: o.history, Changes: o.changes,
 		Config: o.config, ClosedBefore: o.closedBefore, Stopped: o.stopped, Detail: o.detail, Revision: o.revision, ObservedAt: o.observedAt,
+		Lost: o.lost,
 	}
 	if o.changes <= after {
 		return l

@@ -64,7 +64,7 @@ func (db *Database) Start() {
 		}
 		clear(db.tables.open)
 	}
-	db.server.Serve()
+	db.serve()
 }
 
 // LoseTail makes the server forget its last commits, at most so many, also acknowledged ones: a crash with settings that
@@ -75,7 +75,7 @@ func (db *Database) LoseTail(commits int) {
 	}
 	db.recovered()
 	db.cut(commits)
-	db.server.Serve()
+	db.serve()
 }
 
 // Failover makes the replica the primary. It lacks the last commits, so many; 0 loses none. The timeline rises.
@@ -84,7 +84,7 @@ func (db *Database) Failover(lacks int) {
 	db.recovered()
 	db.cut(lacks)
 	db.home.Timeline++
-	db.server.Serve()
+	db.serve()
 }
 
 // FailoverSynchronous makes the synchronous replica the primary: it lacks exactly the commits that it never got.
@@ -102,7 +102,7 @@ func (db *Database) FailoverSynchronous() {
 	}
 	db.cut(lacks)
 	db.home.Timeline++
-	db.server.Serve()
+	db.serve()
 }
 
 // cut takes the last commits back.
@@ -142,6 +142,7 @@ func (db *Database) RestoreLogically(b Backup) {
 	db.become(b)
 	db.tables.commits = max(commits, b.tables.commits) // the server's transaction numbers go on
 	db.base.commits = db.tables.commits
+	db.remade++
 	db.world.Trace("pg.restore", db.name+" logically")
 }
 
@@ -152,7 +153,7 @@ func (db *Database) RestorePhysically(b Backup) {
 	}
 	db.become(b)
 	db.home = allocation.Home{System: b.home.System, Database: b.home.Database, Timeline: db.home.Timeline + 1}
-	db.server.Serve()
+	db.serve()
 }
 
 // RestoreCopy starts the server from a copy of its files as they were, crash-recovered: the same timeline.
@@ -162,7 +163,7 @@ func (db *Database) RestoreCopy(b Backup) {
 	}
 	db.become(b)
 	db.home = b.home
-	db.server.Serve()
+	db.serve()
 }
 
 // become takes a backup's data. What is lost by that is told to the truth, and what comes back.

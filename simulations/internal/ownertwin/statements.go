@@ -35,17 +35,48 @@ func (o *Owner) Statements(ctx context.Context, rw regional.Writer, acknowledged
 			return false, err
 		}
 		chosen, complete := o.choose(x, acknowledged)
-		if err := x.state(chosen, &call); err != nil {
+		if err := x.state(chosen, false, &call); err != nil {
 			return false, err
 		}
 		call.CompleteThrough = complete
-		rw.(*writer).home = call.Home
+		rw.(*writer).asked = &asked{call.Incarnation, call.Home}
 		return true, nil
 	})
 	if err != nil {
 		return allocation.SyncCall{}, fmt.Errorf("make statements: %w", err)
 	}
 	return call, nil
+}
+
+// StateHeld implements regional.Owner.
+func (o *Owner) StateHeld(ctx context.Context, rw regional.Writer, from int) (allocation.SyncCall, int, error) {
+	var call allocation.SyncCall
+	next := allocation.Shards
+	err := o.write(ctx, rw, "held", switchFree, func(x *transaction) (bool, error) {
+		call = allocation.SyncCall{}
+		if err := x.statement(); err != nil {
+			return false, err
+		}
+		var chosen []base
+		sum := 0
+		for shard := from; shard < allocation.Shards; shard++ {
+			n := len(x.db.tables.toState(base{shard: shard}))
+			if sum += n; sum > allocation.MaxSharesPerCall && len(chosen) > 0 {
+				next = shard
+				break
+			}
+			if n > 0 {
+				chosen = append(chosen, base{shard: shard})
+			}
+		}
+		err := x.state(chosen, true, &call)
+		rw.(*writer).asked = &asked{call.Incarnation, call.Home}
+		return true, err
+	})
+	if err != nil {
+		return allocation.SyncCall{}, 0, fmt.Errorf("state all shares: %w", err)
+	}
+	return call, next, nil
 }
 
 // baseOf is the base of a shard's next statement: the acknowledged one, if this database still knows what it saw.
@@ -98,7 +129,7 @@ func (o *Owner) choose(x *transaction, acknowledged map[int]int64) (chosen []bas
 
 // state raises the numbers of the chosen shards under their locks, and then reads what they state at one moment: a higher
 // number has seen more.
-func (x *transaction) state(chosen []base, call *allocation.SyncCall) error {
+func (x *transaction) state(chosen []base, held bool, call *allocation.SyncCall) error {
 	if err := x.statement(); err != nil {
 		return err
 	}
@@ -115,7 +146,12 @@ func (x *transaction) state(chosen []base, call *allocation.SyncCall) error {
 		number := t.shards[b.shard].number + 1
 		st := allocation.Statement{Shard: b.shard, Number: number, Base: b.number}
 		for _, ref := range t.toState(b) {
-			st.Shares = append(st.Shares, t.shareStatement(ref))
+			share := t.shareStatement(ref)
+			if held {
+				whole := t.shares[ref].Share
+				share.Held = &whole
+			}
+			st.Shares = append(st.Shares, share)
 		}
 		call.Statements = append(call.Statements, st)
 		row := statementRow{number: number, system: home.System, at: t.commits}
@@ -197,7 +233,11 @@ func (x *transaction) fill(call *allocation.SyncCall) {
 	call.History, call.Incarnation, call.Home = o.history, o.incarnation, x.db.home
 	call.ClosedBefore, call.Config, call.Stopped = o.closedBefore, o.config, string(o.stopped)
 	call.Clock = x.db.Clock().Micros()
+	call.Regions = slices.Clone(o.regions)
 	for _, w := range t.writers {
+		if w.former {
+			continue
+		}
 		call.Marks = append(call.Marks, w.mark)
 		if w.ended {
 			call.Ended = append(call.Ended, w.mark.Writer)

@@ -20,6 +20,8 @@ type ownerRow struct {
 	detail                          string
 	revision, observedAt            int64
 	elsewhere                       []allocation.Elsewhere
+	lost                            bool
+	regions                         []string
 }
 
 type writerRow struct {
@@ -27,6 +29,8 @@ type writerRow struct {
 	mark  allocation.Mark
 	ended bool
 	seen  int64
+
+	vouched, former bool
 }
 
 type budgetRow struct {

@@ -123,7 +123,7 @@ func (x *transaction) usage(k allocation.UsageKey) (allocation.Usage, bool) {
 }
 
 // mark compares and replaces the writer's mark.
-func (x *transaction) mark(from, to allocation.Mark) error {
+func (x *transaction) mark(from, to allocation.Mark, vouched string) error {
 	if err := x.statement(); err != nil {
 		return err
 	}
@@ -131,9 +131,10 @@ func (x *transaction) mark(from, to allocation.Mark) error {
 		return err
 	}
 	row, ok := x.db.tables.writers[from.Writer]
-	if (!ok || row.mark != from) && !x.db.Breaks.NoMark && !x.db.Breaks.MarkOutside {
+	if (!ok || row.mark != from || row.former) && !x.db.Breaks.NoMark && !x.db.Breaks.MarkOutside {
 		return fmt.Errorf("%w: writer %s expects count %d, found %d", regional.ErrHistoryLost, from.Writer, from.Count, row.mark.Count)
 	}
+	row.vouched = vouched != "" && vouched == x.db.lineage()
 	row.mark, row.seen, row.ended = to, x.db.Clock().Micros(), row.ended || x.ends
 	x.change(putWriter(row))
 	return nil

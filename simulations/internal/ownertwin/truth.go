@@ -27,6 +27,9 @@ type Commit struct {
 	Changes     int64              // the owner's change number when the transaction began
 	Clock       int64              // of a batch: the database's clock as it was read after the locks, Unix microseconds
 
+	// StartsOver: with it the owner is a new incarnation, with nothing. Usage then tells what it reserved and counts as spent.
+	StartsOver bool
+
 	// IntoClosed: ids were inserted into a table that was closed by then.
 	IntoClosed bool
 	// Acknowledged: the process that made it was told so. What it then told its callers truly happened.

@@ -19,6 +19,7 @@ const tidyShares = 200
 func (o *Owner) Load(ctx context.Context, after int64) (regional.Loaded, error) {
 	l, err := read(ctx, o, "load", func(db *Database, t *tables) (regional.Loaded, error) {
 		l := t.loaded(after)
+		l.Lineage = db.lineage()
 		l.Home, l.Elsewhere = db.home, slices.Clone(t.owner.elsewhere)
 		l.OpenReservations, l.OldestReservation = t.openReservations()
 		return l, nil

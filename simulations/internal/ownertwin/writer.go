@@ -23,7 +23,14 @@ type writer struct {
 	committed bool
 	unknown   []*transaction // that an unknown outcome is about
 	lost      error
-	home      allocation.Home
+	asked     *asked // what its last call said of the owner
+	vouched   string // the lineage that it is vouched for in; or empty
+}
+
+// asked is what a call said of the owner: the answer to it is for that.
+type asked struct {
+	incarnation string
+	home        allocation.Home
 }
 
 type possible struct {
@@ -55,6 +62,14 @@ func (o *Owner) NewWriter(ctx context.Context, name string) (regional.Writer, er
 	}
 	return &writer{owner: o, slot: o.process.World().NewLock(), last: mark}, nil
 }
+
+// ResumeWriter implements regional.Owner.
+func (o *Owner) ResumeWriter(mark allocation.Mark) regional.Writer {
+	return &writer{owner: o, slot: o.process.World().NewLock(), last: mark, possible: []possible{{mark: mark, committed: true}}}
+}
+
+// Vouch implements regional.Writer.
+func (w *writer) Vouch(lineage string) { w.vouched = lineage }
 
 // Mark implements regional.Writer.
 func (w *writer) Mark() allocation.Mark { return w.last }
@@ -106,7 +121,7 @@ func (w *writer) next() allocation.Mark {
 
 // commit ends a transaction with the writer's mark, and then the slot is free again.
 func (w *writer) commit(ctx context.Context, x *transaction, body func() error) error {
-	from, to := w.last, w.next()
+	from, to, vouched := w.last, w.next(), w.vouched
 	x.record.Writer = to.Writer
 	return w.owner.commit(ctx, x, func() error {
 		if body != nil {
@@ -114,7 +129,7 @@ func (w *writer) commit(ctx context.Context, x *transaction, body func() error) 
 				return err
 			}
 		}
-		return x.mark(from, to)
+		return x.mark(from, to, vouched)
 	}, func(f fate, err error) error {
 		switch f {
 		case fateCommitted:
@@ -147,7 +162,9 @@ func (w *writer) Resolve(ctx context.Context) (bool, error) {
 		if err := x.take(lockKey{kind: lockWriter, a: w.last.Writer}, false); err != nil {
 			return err
 		}
-		found = x.db.tables.writers[w.last.Writer].mark
+		if row := x.db.tables.writers[w.last.Writer]; !row.former {
+			found = row.mark
+		}
 		return nil
 	})
 	if err != nil {
@@ -177,7 +194,7 @@ func (w *writer) fence(ctx context.Context, x *transaction, found allocation.Mar
 		}
 	}
 	w.possible = kept
-	err := w.owner.commit(ctx, x, func() error { return x.mark(found, to) }, func(f fate, err error) error {
+	err := w.owner.commit(ctx, x, func() error { return x.mark(found, to, w.vouched) }, func(f fate, err error) error {
 		if f == fateCommitted {
 			w.last, w.possible, w.committed = to, nil, committed
 			for _, u := range w.unknown {
