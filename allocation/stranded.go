@@ -39,6 +39,9 @@ func (r Remainder) times(n int64) Remainder {
 	}
 }
 
+// SumUp is a+b of numbers that are not negative, at most the largest int64.
+func SumUp(a, b int64) int64 { return addUp(a, b) }
+
 func addUp(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
