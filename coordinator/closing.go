@@ -91,7 +91,7 @@ func (s *Service) sweep(ctx context.Context) error {
 			over = append(over, c)
 		}
 	}
-	var due []Item
+	due := s.sweepStranded()
 	sorted := sortedRebalances(s.state.rebalances)
 	for i, d := range sorted {
 		if d.value.State != RebalanceMoving && (d.value.Ended.Before(before) || i < len(sorted)-maxRebalances) {

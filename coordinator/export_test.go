@@ -70,3 +70,13 @@ func (s *Service) Authenticate(token string) string {
 	d, _ := s.state.authenticate(token)
 	return d.Role
 }
+
+// SetStanding says which terms are frozen.
+func (s *Service) SetStanding(standing allocation.Standing) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	s.state.standing = standing
+}
+
+// HearRefusals takes a node's counts.
+func (s *Service) HearRefusals(region string, q RefusalReport) error { return s.hearRefusals(region, q) }

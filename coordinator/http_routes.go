@@ -49,7 +49,7 @@ func (s *Service) routes(mux *http.ServeMux) {
 	})
 
 	s.regionRoutes(mux)
-	s.route(mux, "GET /v1/stranded", readers, func(call) (reply, error) { return ok(s.stranded()), nil })
+	s.strandedRoutes(mux)
 	s.route(mux, "GET /v1/status", readers, func(c call) (reply, error) {
 		a, err := s.status(c.ctx)
 		return ok(a), err

@@ -18,6 +18,8 @@ import (
 //	/tranche/contacts/REGION                   last contact: when, clock, closed_before, marks
 //	/tranche/statements/REGION/SHARD           what the owner last stated of a shard (3 digits)
 //	/tranche/rebalances/ID                     a manual rebalance
+//	/tranche/strandings/REGION/SHARD           the history of what was stranded; with writeoffs/, compensations/ and
+//	                                           refusals/ see stranded_docs.go
 //	/tranche/tokens/NAME                       a credential: role, hash
 //	/tranche/marks/WRITER                      the mark of one coordinator process
 //	/tranche/audit/TIME-RANDOM                 one act (time: 20 digits, Unix microseconds)

@@ -65,8 +65,7 @@ func newMetrics(s *Service, registry prometheus.Registerer) *metrics {
 	gauge("tranche_coordinator_regions_in_contact", "Regions that called within report_unreachable_after.", locked(s.inContact))
 	gauge("tranche_coordinator_regions_out_of_contact", "Regions with an incarnation that did not call within report_unreachable_after.",
 		locked(func() int { return s.state.withIncarnation() - s.inContact() }))
-	gauge("tranche_coordinator_stranded_permits", "Stranded permits of the running periods, as last stated, over all units.",
-		func() float64 { return float64(s.stranded().Permits) })
+	registry.MustRegister(strandedCollector{s})
 	gauge("tranche_coordinator_conservation_violations", "Ledgers that are not conserved. Anything above 0 is an alarm.",
 		locked(func() int { return len(s.state.broken) }))
 	gauge("tranche_coordinator_unknown_documents", "Documents of a format that this version does not know.", locked(func() int { return len(s.state.strange) }))

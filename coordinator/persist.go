@@ -48,6 +48,7 @@ func (s *Service) persist(ctx context.Context) error {
 	for _, r := range s.state.ordered {
 		if r.doc != nil {
 			due = append(due, s.dueOf(r, now)...)
+			due = append(due, s.dueRefusals(r, now)...)
 		}
 	}
 	s.state.mu.Unlock()

@@ -37,6 +37,7 @@ type region struct {
 	promised    []promise     // complete calls whose statements are not written yet, oldest first
 	skew        time.Duration // the region's clock less ours, when we last heard of a call
 	skewAt      time.Time     // by our clock; zero: we heard of none since we started
+	refusals    heardRefusals
 }
 
 // telling is how often a generation of a share was sent.
@@ -181,6 +182,9 @@ func (s *state) enterStatement(e Event) error {
 		if sh.incarnation == d.value.Incarnation && d.value.Number <= sh.number {
 			return
 		}
+		if sh.incarnation != d.value.Incarnation {
+			s.keepFormer(r, sh)
+		}
 		sh.incarnation, sh.number, sh.at, sh.unwritten = d.value.Incarnation, d.value.Number, d.value.At, time.Time{}
 		s.setShares(r, sh, d.value.Shares, !d.value.Trimmed)
 	})
@@ -194,6 +198,9 @@ func (s *state) setShares(r *region, sh *shard, shares []allocation.ShareStateme
 	}
 	for _, st := range shares {
 		ref := allocation.ShareRef{Budget: st.Budget, Term: st.Term}
+		if old != nil && !s.resetting { // else there is nothing to compare it with
+			s.rates.add(r.name, st.Budget, spentMore(old[ref], st), s.now())
+		}
 		sh.shares[ref] = st
 		r.stated[ref] = st.Generation
 		if l := s.ledgers[ref]; l != nil {

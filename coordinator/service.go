@@ -55,9 +55,10 @@ type Service struct {
 	writer  Writer
 	metrics *metrics
 
-	turns turns
-	nudge Signal // the background work has something to do
-	asked Signal // some region lacks permits of a budget of policy demand
+	turns   turns
+	tracked tracker // of the background work only
+	nudge   Signal  // the background work has something to do
+	asked   Signal  // some region lacks permits of a budget of policy demand
 
 	mu        sync.Mutex
 	leading   bool

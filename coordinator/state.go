@@ -38,6 +38,7 @@ type state struct {
 	behind  map[allocation.ShareRef]bool   // ledgers that have not followed their budget or the members yet
 	broken  map[allocation.ShareRef]string // ledgers that are not conserved, and why
 	strange map[string]string              // documents that this version does not know, and why
+	strandedDocs
 
 	opening, following, closing cursor // of the background work
 
@@ -70,6 +71,7 @@ func (s *state) clear() {
 	s.behind = map[allocation.ShareRef]bool{}
 	s.broken = map[allocation.ShareRef]string{}
 	s.strange = map[string]string{}
+	s.strandedDocs.clear()
 	for _, r := range s.regions {
 		r.doc, r.contactDoc = nil, nil
 		r.queue = newQueue()
@@ -139,6 +141,8 @@ func (s *state) enter(e Event) {
 			s.audit = slices.Insert(s.audit, i, e.Item)
 			s.audit = s.audit[max(0, len(s.audit)-maxAuditLines):]
 		}
+	default:
+		_, err = s.enterStranded(kindOf(e.Key), e)
 	}
 	if err != nil {
 		s.strange[e.Key] = err.Error()
@@ -240,6 +244,7 @@ func (s *state) dropLedger(ref allocation.ShareRef, l *doc[allocation.Ledger]) {
 	delete(s.ledgers, ref)
 	delete(s.behind, ref)
 	delete(s.broken, ref)
+	delete(s.left, ref)
 	list := s.terms[ref.Budget]
 	if i, found := findTerm(list, ref.Term); found {
 		list = slices.Delete(slices.Clone(list), i, i+1)
@@ -260,6 +265,7 @@ func (s *state) look(ref allocation.ShareRef) {
 		return
 	}
 	delete(s.behind, ref)
+	s.lookLeft(ref, l.value)
 	b := s.budgets[ref.Budget]
 	if standing := s.descent(); !standing.Frozen(ref.Term) && (!l.value.Settled(standing) || b != nil && !b.value.Lost && (l.value.Version < b.value.Version || l.value.Members < s.members().Number)) {
 		s.behind[ref] = true

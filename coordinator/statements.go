@@ -137,6 +137,7 @@ func (s *Service) enterStatements(call allocation.SyncCall, arrived time.Time) [
 		}
 		whole := st.Base == 0
 		if sh.incarnation != call.Incarnation {
+			s.state.keepFormer(r, sh)
 			sh.incarnation, sh.number, sh.shares = call.Incarnation, 0, nil
 		}
 		if newer && joins {

@@ -78,8 +78,12 @@ func (s *Service) status(ctx context.Context) (Status, error) {
 		st.Problems = append(st.Problems, StatusProblem{Severity: severity, What: fmt.Sprintf(what, args...), Next: next})
 	}
 	st.Regions = s.regionsList().Regions
-	stranded := s.stranded()
-	st.Stranded = stranded.Total
+	st.Stranded = map[string]int64{}
+	for unit, t := range s.stranded(StrandedFilter{}).Total {
+		if t.Stranded > 0 {
+			st.Stranded[unit] = t.Stranded
+		}
+	}
 	s.fillStatus(&st, add)
 	members, err := s.etcdMembers(ctx)
 	if err != nil {

@@ -1,0 +1,223 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tranche/allocation"
+)
+
+// A compensation raises a budget's limit while permits are stranded. It gives nothing away: what is stranded stays its
+// owner's, and the cap of the running term is, honestly and audited, higher by so much. When the region comes back, or the
+// term that was running ends, the limit is what it was. Both changes go the way of any change of a budget.
+//
+//	           the region calls again, the term ends, or an operator says so: limit and weights as before
+//	active ──────────────────────────────────────────────────────────────────────────────────────────▶ cancelled
+//	   └──── the budget was changed or deleted meanwhile: what that says holds ──▶ superseded
+
+// CompensateRequest asks for a raise. Units 0 is all that is stranded.
+type CompensateRequest struct {
+	Budget      string `json:"budget"`
+	Region      string `json:"region"`
+	Incarnation string `json:"incarnation,omitempty"` // needed where several hold permits
+	Units       int64  `json:"units,omitempty"`
+	Reason      string `json:"reason"`
+	By          string `json:"by"`
+}
+
+// CompensateAnswer is a compensation, or, with DryRun, what it would be.
+type CompensateAnswer struct {
+	Compensation
+	DryRun  bool             `json:"dry_run,omitempty"`
+	Permits map[string]int64 `json:"permits"` // by region, of one period
+	Notes   []string         `json:"notes"`
+}
+
+// CompensationsList is all that are kept, the latest first.
+type CompensationsList struct {
+	*Evidence
+	Compensations []Compensation `json:"compensations"`
+}
+
+func (s *Service) compensate(ctx context.Context, who actor, q CompensateRequest, dry bool) (CompensateAnswer, error) {
+	if err := checkReason(q.Reason, q.By, dry); err != nil {
+		return CompensateAnswer{}, err
+	}
+	var answer CompensateAnswer
+	act := s.inTurn
+	if dry {
+		act = s.act
+	}
+	err := act(ctx, func() (Change, error) {
+		line, err := s.holderOf(q.Budget, q.Region, q.Incarnation)
+		if err != nil {
+			return Change{}, err
+		}
+		c, next, err := s.planCompensation(line, q)
+		if err != nil {
+			return Change{}, err
+		}
+		cur := s.state.budgets[q.Budget]
+		plan, err := s.planBudget(q.Budget, &next, cur)
+		if err != nil {
+			return Change{}, err
+		}
+		plan.act = "budget.compensate"
+		c.Version, c.Token = plan.next.Version, who.name
+		answer = CompensateAnswer{Compensation: c, DryRun: dry, Permits: plan.answer.Permits, Notes: append(compensateNotes(c), plan.answer.Warnings...)}
+		if dry {
+			answer.ID = ""
+			return Change{}, nil
+		}
+		change, err := s.writePlan(who, plan, cur)
+		key := compensationPrefix + c.ID
+		change.Reads, change.Puts = append(change.Reads, Item{Key: key}), append(change.Puts, put(key, c))
+		return change, err
+	})
+	return answer, err
+}
+
+// planCompensation decides what the budget becomes.
+func (s *Service) planCompensation(line StrandedLine, q CompensateRequest) (Compensation, allocation.Budget, error) {
+	b := s.state.budgets[q.Budget].value
+	units := q.Units
+	if units == 0 {
+		units = line.Stranded
+	}
+	none := allocation.Budget{}
+	switch other := s.state.activeCompensation(q.Budget); {
+	case b.Deleted:
+		return Compensation{}, none, notFound("budget", q.Budget)
+	case other != nil:
+		return Compensation{}, none, refused("cancel it first: `tranche budgets compensate "+q.Budget+" --cancel`",
+			"%s is compensated already, by %d for region %s", q.Budget, other.value.Units, other.value.Region)
+	case line.Template:
+		return Compensation{}, none, refused("change its limit, which is per instance", "%s is a template", q.Budget)
+	case units <= 0 || units > line.Stranded:
+		return Compensation{}, none, invalid("units", fmt.Sprintf("is %d", q.Units), fmt.Sprintf("use 1 to %d: no more than is stranded in the running period", line.Stranded))
+	case b.Budget.LimitOrZero() > allocation.MaxUnits-units:
+		return Compensation{}, none, invalid("units", fmt.Sprintf("is %d", units), "use less: the limit would be above the largest that there is")
+	}
+	running := s.state.runningTerm(q.Budget, s.instant())
+	if running == nil {
+		return Compensation{}, none, refused("wait until a term is opened", "no term of %s is open", q.Budget)
+	}
+	policy, err := b.Budget.Allocation.Compensate(line.Region, units, s.permits(b.Budget))
+	if errors.Is(err, allocation.ErrNotCompensated) {
+		return Compensation{}, none, refused("change the budget itself: `tranche budgets apply`", "%s: %s", q.Budget, err.Error())
+	}
+	limit := b.Budget.LimitOrZero() + units
+	next := b.Budget
+	next.Limit, next.Allocation = &limit, policy
+	c := Compensation{
+		Format: documentFormat, ID: fmt.Sprintf("%d-%s", s.now().UnixMilli(), s.random.hex(4)), Budget: q.Budget, Unit: line.Unit,
+		Region: line.Region, Incarnation: line.Incarnation, Units: units, Until: running.Periods.End(), State: CompensationActive,
+		Before: CompensatedBudget{b.Budget.LimitOrZero(), b.Budget.Allocation}, After: CompensatedBudget{limit, policy},
+		Reason: q.Reason, By: q.By, Made: s.now().UTC(),
+	}
+	return c, next, nil
+}
+
+func compensateNotes(c Compensation) []string {
+	notes := []string{
+		fmt.Sprintf("until it is cancelled, at most %d may be spent of each period instead of %d: if region %s spends what it holds, all of it", c.After.Limit, c.Before.Limit, c.Region),
+		fmt.Sprintf("it is cancelled when region %s calls again; what was spent by then stays spent", c.Region),
+	}
+	if c.Until != allocation.Never {
+		notes = append(notes, fmt.Sprintf("or when the running term ends, at %s", c.Until))
+	}
+	return notes
+}
+
+// cancelCompensation is an operator's word.
+func (s *Service) cancelCompensation(ctx context.Context, who actor, id string) (Compensation, error) {
+	var after Compensation
+	err := s.inTurn(ctx, func() (Change, error) {
+		d := s.state.compensations[id]
+		if d == nil {
+			return Change{}, notFound("compensation", id)
+		}
+		if d.value.State != CompensationActive {
+			return Change{}, refused("nothing is left to do", "it is %s: %s", d.value.State, d.value.Why)
+		}
+		change, next, err := s.planCancel(who, d, "an operator cancelled it")
+		after = next
+		return change, err
+	})
+	return after, err
+}
+
+// endCompensations cancels what is over.
+func (s *Service) endCompensations(ctx context.Context) error {
+	s.state.mu.Lock()
+	var due []string
+	for _, d := range sortedCompensations(s.state.compensations) {
+		if s.compensationOver(d.value) != "" {
+			due = append(due, d.value.ID)
+		}
+	}
+	s.state.mu.Unlock()
+	_, err := eachOf(ctx, s, due, func(id string) (Change, error) {
+		d := s.state.compensations[id]
+		if d == nil {
+			return Change{}, nil
+		}
+		why := s.compensationOver(d.value)
+		if why == "" {
+			return Change{}, nil
+		}
+		change, _, err := s.planCancel(background, d, why)
+		return change, err
+	})
+	return err
+}
+
+// compensationOver says why a compensation is over; empty: it is not.
+func (s *Service) compensationOver(c Compensation) string {
+	switch b := s.state.budgets[c.Budget]; {
+	case c.State != CompensationActive:
+		return ""
+	case b == nil || b.value.Deleted || b.value.Version != c.Version:
+		return "the budget was changed"
+	case s.canBeAsked(c.holder(), s.now()):
+		return fmt.Sprintf("region %s calls again", c.Region)
+	case c.Until <= s.instant():
+		return "the term that was running is over"
+	}
+	return ""
+}
+
+// planCancel puts the limit back to what it was, unless somebody changed the budget since.
+func (s *Service) planCancel(who actor, d *doc[Compensation], why string) (Change, Compensation, error) {
+	next, at := d.value, s.now().UTC()
+	next.Ended, next.Why, next.State = &at, why, CompensationCancelled
+	key := compensationPrefix + next.ID
+	cur := s.state.budgets[next.Budget]
+	if cur == nil || cur.value.Deleted || cur.value.Version != next.Version {
+		next.State = CompensationSuperseded
+		change := Change{Reads: []Item{d.item}, Puts: []Item{put(key, next), s.auditLine(who, "budget.compensation_superseded", next.Budget, d.value, next)}}
+		return change, next, nil
+	}
+	b := cur.value.Budget
+	limit := next.Before.Limit
+	b.Limit, b.Allocation = &limit, next.Before.Allocation
+	plan, err := s.planBudget(next.Budget, &b, cur)
+	if err != nil {
+		return Change{}, next, err
+	}
+	plan.act = "budget.compensation_cancelled"
+	change, err := s.writePlan(who, plan, cur)
+	change.Reads, change.Puts = append(change.Reads, d.item), append(change.Puts, put(key, next))
+	return change, next, err
+}
+
+func (s *Service) listCompensations() CompensationsList {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	list := CompensationsList{Evidence: s.evidence(), Compensations: []Compensation{}}
+	for _, d := range sortedCompensations(s.state.compensations) {
+		list.Compensations = append(list.Compensations, d.value)
+	}
+	return list
+}
