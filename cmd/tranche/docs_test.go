@@ -329,16 +329,18 @@ func TestDocsFiles(t *testing.T) {
 // The paths of both APIs stand in their pages, and every path and metric that a page names is served.
 func TestDocsAPI(t *testing.T) {
 	all := pages(t)
-	paths := func(file, pattern string) map[string]bool {
+	paths := func(pattern string, files ...string) map[string]bool {
 		out := map[string]bool{}
-		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, file), -1) {
-			path, _, _ := strings.Cut(m[1], "{")
-			out[strings.TrimSuffix(path, "/")] = true
+		for _, file := range files {
+			for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(read(t, file), -1) {
+				path, _, _ := strings.Cut(m[1], "{")
+				out[strings.TrimSuffix(path, "/")] = true
+			}
 		}
 		return out
 	}
-	node := paths("regional/http.go", `(?:path: |decisionsPath = )"(/[a-z0-9/]+)"`)
-	admin := paths("coordinator/http_routes.go", `"[A-Z]+ (/v1[^"]*)"`)
+	node := paths(`(?:path: |decisionsPath = )"(/[a-z0-9/]+)"`, "regional/http.go")
+	admin := paths(`"[A-Z]+ (/v1[^"]*)"`, "coordinator/http_routes.go", "coordinator/http_stranded.go")
 	for page, served := range map[string]map[string]bool{"api-node.md": node, "api-admin.md": admin} {
 		if len(served) < 8 {
 			t.Fatalf("%s: only %d paths were found in the code; the search is broken", page, len(served))
@@ -350,7 +352,7 @@ func TestDocsAPI(t *testing.T) {
 		}
 	}
 	maps.Copy(node, admin)
-	code := read(t, "regional/metrics.go") + read(t, "coordinator/metrics.go")
+	code := read(t, "regional/metrics.go") + read(t, "coordinator/metrics.go") + read(t, "coordinator/stranded_metrics.go")
 	for name, text := range all {
 		for _, m := range regexp.MustCompile(`/v1/[a-z]+(?:/(?:batch|match))?`).FindAllString(text, -1) {
 			if !node[m] && !strings.HasSuffix(m, "/chat") {

@@ -124,7 +124,7 @@ func (w *world) heal(ctx context.Context, period string) error {
 	if err := w.untilStated(ctx, period, regionA, shareA); err != nil {
 		return err
 	}
-	w.tell.step("healed", fields{"stranded": report.Permits},
+	w.tell.step("healed", fields{"stranded": report.Total["requests"].Stranded},
 		fmt.Sprintf("The link heals: %s states what it spent meanwhile (%d of %d), and the report is empty again.", regionA, shareA, shareA))
 	return nil
 }
