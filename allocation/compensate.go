@@ -16,10 +16,15 @@ var ErrNotCompensated = errors.New("cannot be compensated")
 //	before    us-east 60   eu-west 40     limit 100   weights 3, 2
 //	after     us-east 60   eu-west 90     limit 150   weights 60, 90
 //
-// The others share the raise in proportion to what they have. Sums that are too large for weights are scaled down; what that
-// rounds off is taken from the lost region.
+// The others share the raise in proportion to what they have. A demand policy needs no change: what is unallocated goes to
+// those who ask. Sums that are too large for weights are scaled down; what that rounds off, and what keep_percent keeps of
+// the raise, is taken from the lost region first.
 func (p Policy) Compensate(lost string, units int64, parts map[string]int64) (Policy, error) {
-	if p.Policy != PolicyFixed {
+	switch p.Policy {
+	case PolicyDemand:
+		return p, nil
+	case PolicyFixed:
+	default:
 		return p, fmt.Errorf("the policy is %s, so no other region can spend the raise: %w", p.Policy, ErrNotCompensated)
 	}
 	others := map[string]int64{}

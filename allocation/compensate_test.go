@@ -51,6 +51,10 @@ func TestCompensateReachesTheOthersOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	demand := Policy{Policy: PolicyDemand}
+	if after, err := demand.Compensate("a", 5, nil); err != nil || after.Policy != PolicyDemand || after.Weights != nil {
+		t.Errorf("%+v %v", after, err)
+	}
 	if _, err := (Policy{Policy: PolicyHome, Region: "a"}).Compensate("a", 5, map[string]int64{"a": 10}); !errors.Is(err, ErrNotCompensated) {
 		t.Errorf("%v", err)
 	}

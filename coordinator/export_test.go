@@ -71,12 +71,7 @@ func (s *Service) Authenticate(token string) string {
 	return d.Role
 }
 
-// SetStanding says which terms are frozen.
-func (s *Service) SetStanding(standing allocation.Standing) {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	s.state.standing = standing
-}
-
 // HearRefusals takes a node's counts.
-func (s *Service) HearRefusals(region string, q RefusalReport) error { return s.hearRefusals(region, q) }
+func (s *Service) HearRefusals(region string, q RefusalReport) error {
+	return s.hearRefusals(region, q)
+}

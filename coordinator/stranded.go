@@ -113,7 +113,7 @@ func (s *Service) causeOf(h allocation.Holder, l allocation.Ledger, now time.Tim
 	switch {
 	case !ok || current != h:
 		return CauseLostHistory
-	case s.state.frozen(h, l.Periods.Start()):
+	case s.state.frozenFor(h, l.Periods.Start()):
 		return CauseFrozen
 	case !s.canBeAsked(h, now):
 		return CauseUnreachable
@@ -196,7 +196,7 @@ func (s *Service) stranded(f StrandedFilter) StrandedReport {
 
 // strandedNames are the budgets that may have something stranded.
 func (s *Service) strandedNames(at time.Time) []string {
-	if !s.allInContact(at) || s.state.standing.Freeze != nil {
+	if !s.allInContact(at) || s.state.frozen() {
 		return slices.Sorted(maps.Keys(s.state.terms))
 	}
 	names := map[string]bool{}

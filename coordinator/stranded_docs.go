@@ -206,7 +206,6 @@ type strandedDocs struct {
 	rates         rates
 	formers       map[allocation.Holder]map[allocation.ShareRef]allocation.ShareStatement // that this replica heard itself
 	left          map[allocation.ShareRef]bool                                            // ledgers that name incarnations that are not current
-	standing      allocation.Standing                                                     // which terms are frozen; zero: none
 }
 
 func (d *strandedDocs) clear() {
@@ -237,9 +236,10 @@ func (s *state) enterStranded(kind string, e Event) (bool, error) {
 	return false, nil
 }
 
-// frozen says whether an incarnation's part of a term is frozen: etcd went back, and it has not stated since.
-func (s *state) frozen(h allocation.Holder, term allocation.Instant) bool {
-	return s.standing.Frozen(term) && !slices.Contains(s.standing.Freeze.Stated, h)
+// frozenFor says whether an incarnation's part of a term is frozen: etcd went back, and it has not stated since.
+func (s *state) frozenFor(h allocation.Holder, term allocation.Instant) bool {
+	d := s.descent()
+	return d.Frozen(term) && !slices.Contains(d.Freeze.Stated, h)
 }
 
 // lookLeft notes whether a ledger names an incarnation that is not its region's current one.

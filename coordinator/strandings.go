@@ -174,13 +174,22 @@ func (s *Service) beginStranding(line StrandedLine, now time.Time) Stranding {
 	if e.Period.Start > e.Counted {
 		e.SpentAtCut = nil // the region was away before the period began
 	}
-	for _, l := range s.state.opened(line.Budget, allocation.At(now)) {
-		if st, ok := s.state.formers[h][refOf(l.value)]; ok {
+	s.keepStated(&e, now)
+	s.count(&e, now)
+	return e
+}
+
+// keepStated keeps in the record what an incarnation last stated that was replaced: the documents of statements will show
+// its successor's.
+func (s *Service) keepStated(e *Stranding, now time.Time) {
+	if e.Cause != CauseLostHistory || len(e.Former) > 0 {
+		return
+	}
+	for _, l := range s.state.opened(e.Budget, allocation.At(now)) {
+		if st, _ := s.lastStatement(e.holder(), refOf(l.value)); st.Generation.Number > 0 {
 			e.Former = append(e.Former, st)
 		}
 	}
-	s.count(&e, now)
-	return e
 }
 
 // count brings what grows with time up to now.
@@ -227,6 +236,7 @@ func (s *Service) goOn(e *Stranding, line StrandedLine, there bool, now time.Tim
 	}
 	if line.Remainder != e.Latest && line.Period == e.Period || line.Cause != e.Cause {
 		e.Latest, e.Cause, write = line.Remainder, line.Cause, true
+		s.keepStated(e, now)
 	}
 	later := total(e.RefusedBy).Requests > total(was.RefusedBy).Requests && time.Duration(e.Counted-was.Counted)*time.Second >= refusedEvery
 	return write || later

@@ -344,9 +344,7 @@ func TestStrandedByLostHistory(t *testing.T) {
 	w.settle(r)
 	w.pass(2*time.Minute, east, west)
 	former := east.incarnation
-	w.replace("us-east", "fedcba9876543210")
-	east.incarnation, east.shares, east.used, east.changed = "fedcba9876543210", map[allocation.ShareRef]allocation.Share{}, map[allocation.ShareRef]map[allocation.UsageKey]allocation.Usage{}, map[allocation.ShareRef]int64{}
-	east.numbers, east.acked = map[int]int64{}, map[int]int64{}
+	east.lost = true
 	east.untilQuiet(r)
 	w.pass(10*time.Second, east, west)
 	for _, on := range []*replica{r, w.start()} {
@@ -361,40 +359,17 @@ func TestStrandedByLostHistory(t *testing.T) {
 	w.conserved()
 }
 
-// replace records another incarnation of a region, as it is done when its history was lost.
-func (w *world) replace(region, incarnation string) {
-	w.t.Helper()
-	items, _, err := w.store.Range(w.t.Context(), coordinator.Root+"regions/"+region)
-	if err != nil || len(items) != 1 {
-		w.t.Fatal(err, items)
-	}
-	var d coordinator.RegionDocument
-	if err := json.Unmarshal(items[0].Value, &d); err != nil {
-		w.t.Fatal(err)
-	}
-	d.Incarnation = incarnation
-	value, err := json.Marshal(d)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	result, err := w.store.Commit(w.t.Context(), coordinator.Txn{Compares: items, Puts: []coordinator.Item{{Key: items[0].Key, Value: value}}})
-	if err != nil || !result.Committed {
-		w.t.Fatal(err, result)
-	}
-	for _, r := range w.replicas {
-		if err := r.Refresh(w.t.Context()); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-}
-
 // While etcd's own history is in doubt, nobody's figures are sure but those of regions that have stated since.
 func TestStrandedByAFreeze(t *testing.T) {
 	w, east, west := two(t, 1)
 	r := w.replicas[0]
-	r.SetStanding(allocation.Standing{Freeze: &allocation.Freeze{
-		Why: "a test", Through: allocation.Never, Stated: []allocation.Holder{{Region: "eu-west", Incarnation: west.incarnation}},
-	}})
+	backup := w.backup()
+	w.must(r, 201, "POST", "/v1/budgets", yearly)
+	east.untilQuiet(r)
+	w.restore(backup)
+	east.sync(r) // it knows what etcd never had
+	west.untilQuiet(r)
+	w.settle(r)
 	report := get[coordinator.StrandedReport](w, r, "/v1/stranded")
 	if len(report.Lines) != 1 || report.Lines[0].Cause != coordinator.CauseFrozen || report.Lines[0].Region != "us-east" || report.Lines[0].Incarnation != east.incarnation {
 		t.Errorf("%+v", report.Lines)
