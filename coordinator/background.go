@@ -23,6 +23,10 @@ func (s *Service) lead(ctx context.Context) error {
 	var swept, marks time.Time
 	for ctx.Err() == nil {
 		started := s.now()
+		if !s.isTrusted() {
+			s.awaitNudge(ctx, rest(s.runtime, started, backgroundTick))
+			continue
+		}
 		if err := s.round(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("background work is not done", "error", err)
 		}
@@ -98,6 +102,9 @@ func (s *Service) tidy(ctx context.Context) error {
 		if err := s.sweep(ctx); err != nil {
 			return fmt.Errorf("sweep: %w", err)
 		}
+	}
+	if err := s.sweepVouches(ctx); err != nil {
+		return fmt.Errorf("sweep questions of coordinators: %w", err)
 	}
 	revision, _ := s.mirror.Evidence()
 	if revision <= compactKeep {

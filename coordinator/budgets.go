@@ -126,7 +126,7 @@ func (s *Service) planBudget(name string, b *allocation.Budget, cur *doc[BudgetD
 	var err error
 	if cur != nil {
 		old = cur.value.Budget
-		plan.next.Version, plan.next.OpenedThrough = cur.value.Version+1, cur.value.OpenedThrough
+		plan.next.Version, plan.next.OpenedThrough = s.state.nextVersion(cur.value), cur.value.OpenedThrough
 		if !cur.value.Deleted {
 			plan.act = "budget.change"
 		}
@@ -141,7 +141,7 @@ func (s *Service) planBudget(name string, b *allocation.Budget, cur *doc[BudgetD
 			return plan, err
 		}
 	}
-	plan.next.Number = s.state.deployment.value.Config + 1
+	plan.next.Number, plan.next.Under = s.state.deployment.value.Config+1, s.state.descent().History
 	following := s.planLedgers(&plan, cur)
 	plan.answer = s.answerBudget(plan.next)
 	plan.answer.Following = following

@@ -38,6 +38,15 @@ var background = actor{name: "coordinator", from: "-"}
 //
 // decide runs under the state's lock and must be pure; a change without puts and deletes writes nothing.
 func (s *Service) act(ctx context.Context, decide func() (Change, error)) error {
+	life := s.trustedLife()
+	if life == 0 {
+		return errNotSure
+	}
+	return s.actWith(ctx, life, decide)
+}
+
+// actWith is act for the writer of one life: see trust.go.
+func (s *Service) actWith(ctx context.Context, life int, decide func() (Change, error)) error {
 	for range maxAttempts {
 		s.state.mu.Lock()
 		change, err := decide()
@@ -48,7 +57,7 @@ func (s *Service) act(ctx context.Context, decide func() (Change, error)) error 
 		if err != nil || len(change.Puts)+len(change.Deletes) == 0 {
 			return err
 		}
-		err = s.commit(ctx, change)
+		err = s.commit(ctx, life, change)
 		if !errors.Is(err, ErrConflict) {
 			return err
 		}
@@ -60,8 +69,8 @@ func (s *Service) act(ctx context.Context, decide func() (Change, error)) error 
 }
 
 // commit writes one change and waits until the picture shows it.
-func (s *Service) commit(ctx context.Context, change Change) error {
-	revision, err := s.writer.Commit(ctx, change)
+func (s *Service) commit(ctx context.Context, life int, change Change) error {
+	revision, err := s.commits.commitIn(ctx, life, change)
 	switch {
 	case errors.Is(err, ErrConflict):
 		s.metrics.conflicts.Inc()

@@ -56,18 +56,24 @@ type Committer struct {
 	runtime Runtime
 	random  *randomness
 	refresh time.Duration
+	memory  Memory // nil: none
+	around  func() (string, allocation.History)
+	tried   bool   // the memory holds a mark that was tried, and not what became of it
+	onLost  func() // hears that the own mark is gone; nil: nobody does
 
-	writer string
-	line   line // of those that Run has not taken into waiting yet
+	line line // of those that Run has not taken into waiting yet
 
 	// Only Run touches these.
 	waiting []*pending
 	known   Item      // own mark as the store is known to hold it; revision 0 before the first transaction
 	heldAt  time.Time // start of the latest transaction that found the mark in place
 
-	mu   sync.Mutex // never held across a call of the store
-	mark allocation.Mark
-	lost error // ErrHistoryLost or errMarkExpired, for good
+	mu      sync.Mutex // never held across a call of the store
+	writer  string     // only Run changes it
+	mark    allocation.Mark
+	lost    error // ErrHistoryLost or errMarkExpired; Renew begins anew after the first
+	trusted bool  // see Trust
+	life    int
 
 	sweep sweeper
 }
@@ -96,12 +102,15 @@ func NewCommitter(store Store, log hclog.Logger, options ...CommitterOption) *Co
 	for _, option := range options {
 		option(c)
 	}
-	c.writer = uuid.Must(uuid.NewRandomFromReader(c.random)).String()
+	c.writer, c.life = newWriter(c.random), 1
 	c.line.some = c.runtime.NewSignal()
 	c.known, c.mark = Item{Key: markKey(c.writer)}, allocation.Mark{Writer: c.writer}
 	c.heldAt = c.runtime.Now()
 	return c
 }
+
+// newWriter is an id that was never used.
+func newWriter(r *randomness) string { return uuid.Must(uuid.NewRandomFromReader(r)).String() }
 
 // Mark is what this process last left in the store for certain. Its count is 0 before the first transaction.
 func (c *Committer) Mark() allocation.Mark {
@@ -110,7 +119,7 @@ func (c *Committer) Mark() allocation.Mark {
 	return c.mark
 }
 
-// Lost says whether the store lost this process's own last write. It never becomes false again.
+// Lost says whether the store lost this process's own last write. It stays so until Renew.
 func (c *Committer) Lost() bool { return errors.Is(c.ended(), ErrHistoryLost) }
 
 // LostDetail says what was expected and what was found instead; empty while nothing is lost.
@@ -130,7 +139,12 @@ func (c *Committer) ended() error {
 // Commit implements Writer. It waits for the truth until ctx ends: before the change was tried that is ctx's error,
 // afterwards ErrUnknownOutcome.
 func (c *Committer) Commit(ctx context.Context, change Change) (int64, error) {
-	p := &pending{Change: change, ctx: ctx}
+	return c.commitIn(ctx, c.Life(), change)
+}
+
+// commitIn is Commit for a change that only the writer of this life may write.
+func (c *Committer) commitIn(ctx context.Context, life int, change Change) (int64, error) {
+	p := &pending{Change: change, ctx: ctx, life: life}
 	var err error
 	if p.bytes, err = c.check(change); err != nil {
 		return 0, err
@@ -165,9 +179,13 @@ func (c *Committer) Run(ctx context.Context) error {
 			return nil
 		}
 		c.waiting = append(c.waiting, c.line.take(maxWaiting-len(c.waiting))...)
+		c.doInRun()
 		batch := c.gather()
 		if len(batch) > 0 || idle && c.runtime.Now().Sub(c.heldAt) >= c.refresh {
 			c.write(ctx, batch)
+		}
+		if len(c.waiting) == 0 {
+			c.rememberHeld(ctx)
 		}
 		if err := c.ended(); errors.Is(err, errMarkExpired) {
 			return err

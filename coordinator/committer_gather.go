@@ -16,8 +16,8 @@ func (c *Committer) check(change Change) (bytes int, err error) {
 		keys[key] = true
 		bytes += len(key) + len(value)
 	})
-	if keys[markKey(c.writer)] {
-		return 0, fmt.Errorf("change touches the writer's own mark %s", markKey(c.writer))
+	if keys[markKey(c.Mark().Writer)] {
+		return 0, fmt.Errorf("change touches the writer's own mark %s", markKey(c.Mark().Writer))
 	}
 	if len(keys) > MaxTxnDocuments-1 || bytes > MaxTxnBytes-markBytes {
 		return 0, fmt.Errorf("%w: %d documents and %d bytes, at most %d and %d beside the mark",
@@ -30,11 +30,18 @@ func (c *Committer) check(change Change) (bytes int, err error) {
 // touch what it touches, so that nobody is overtaken on a document for ever.
 func (c *Committer) gather() []*pending {
 	var batch, rest []*pending
+	life := c.Life()
 	touched := touches{reads: map[string]bool{}, writes: map[string]bool{}}
 	documents, bytes := map[string]bool{c.known.Key: true}, markBytes
 	for _, p := range c.waiting {
 		if p.ctx.Err() != nil {
 			continue // its caller leaves by itself
+		}
+		if p.life != life {
+			if p.take() {
+				p.finish(0, errOtherLife)
+			}
+			continue
 		}
 		fits := len(batch) < MaxTxnDocuments && bytes+p.bytes <= MaxTxnBytes && addsAtMost(documents, p, MaxTxnDocuments)
 		if !fits || touched.collide(p) {

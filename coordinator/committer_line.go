@@ -12,6 +12,8 @@ type pending struct {
 	Change
 	ctx    context.Context
 	bytes  int
+	life   int    // of the writer that may write it
+	do     func() // what Run is to do instead of writing; nil: it is a change
 	state  atomic.Int32
 	result atomic.Pointer[outcome] // nil: not known yet
 	known  Signal                  // notified when it is

@@ -69,6 +69,9 @@ func (c *Committer) lose(found Item) {
 	defer c.mu.Unlock()
 	if c.lost == nil {
 		c.lost = err
+		if c.onLost != nil {
+			c.onLost()
+		}
 		c.log.Error("writer is stopped", "writer", c.writer, "error", err)
 	}
 }
@@ -82,7 +85,7 @@ func describe(mark Item) string {
 
 // takeMarkAway is done at an orderly end, as well as it goes: a mark that stays is swept later.
 func (c *Committer) takeMarkAway(ctx context.Context) {
-	if c.ended() != nil || c.known.Revision == 0 {
+	if c.ended() != nil || c.known.Revision == 0 || c.memory != nil { // with a memory it goes on as the same writer
 		return
 	}
 	ctx, cancel := c.runtime.WithTimeout(context.WithoutCancel(ctx), takeAwayTimeout)
@@ -129,12 +132,13 @@ func (c *Committer) SweepMarks(ctx context.Context) error {
 }
 
 func (c *Committer) deadMarks(items []Item) (dead []Item) {
+	own := c.Mark().Writer
 	c.sweep.mu.Lock()
 	defer c.sweep.mu.Unlock()
 	now, seen := c.runtime.Now(), map[string]sighting{}
 	for _, item := range items {
 		var document markDocument
-		if item.Key == markKey(c.writer) || json.Unmarshal(item.Value, &document) != nil || document.Format != markFormat {
+		if item.Key == markKey(own) || json.Unmarshal(item.Value, &document) != nil || document.Format != markFormat {
 			continue // what we cannot read is not ours to remove
 		}
 		at, ok := c.sweep.seen[item.Key]

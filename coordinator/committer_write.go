@@ -27,6 +27,10 @@ func (c *Committer) write(ctx context.Context, batch []*pending) {
 			return
 		}
 		next, started := c.nextMark(), c.runtime.Now()
+		if err := c.remember(ctx, next); err != nil {
+			finish(batch, 0, err)
+			return
+		}
 		result, err := c.commit(ctx, c.transaction(batch, next))
 		switch {
 		case errors.Is(err, ErrUnknownOutcome):
@@ -159,6 +163,9 @@ func (c *Committer) settleOnce(ctx context.Context, tried, fence Item) (truth, i
 		return truthUnknown, 0, err
 	}
 	if same(current, c.known) {
+		if err := c.remember(ctx, tried, fence); err != nil {
+			return truthUnknown, 0, err
+		}
 		result, err := c.commit(ctx, Txn{Compares: []Item{c.known}, Puts: []Item{fence}})
 		if err != nil {
 			return truthUnknown, 0, err

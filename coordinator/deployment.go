@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,16 +13,17 @@ import (
 const firstAdmin = "first"
 
 // ensureDeployment makes the deployment's document and the first admin token, in one transaction that finds neither. Of
-// several replicas that start at once, one wins; only that one knows the token, and says it once.
-func (s *Service) ensureDeployment(ctx context.Context) error {
+// several replicas that start at once, one wins; only that one knows the token, and says it once. Where etcd was replaced
+// by an empty one, a coordinator that remembers the deployment makes it with its old id: the owners belong to that one.
+func (s *Service) ensureDeployment(ctx context.Context, id string) error {
 	var made Deployment
 	secret := s.newToken(RoleAdmin, "", firstAdmin)
-	err := s.act(ctx, func() (Change, error) {
+	err := s.actFreely(ctx, func() (Change, error) {
 		if d := s.state.deployment; d != nil {
 			return s.ensureStanding(d), nil
 		}
 		made = Deployment{
-			Format: documentFormat, ID: s.random.hex(8), Made: s.now().UTC(),
+			Format: documentFormat, ID: cmp.Or(id, s.random.hex(8)), Made: s.now().UTC(),
 			History: allocation.History{Number: 1, Stamp: s.random.hex(8)}, Config: 0, Members: 1,
 		}
 		token := TokenDocument{Format: documentFormat, Name: firstAdmin, Role: RoleAdmin, Hash: hashToken(secret), Made: made.Made, By: background.name}

@@ -33,6 +33,8 @@ type BudgetDocument struct {
 	Number  int64             `json:"number"` // the configuration number of the change that made this version
 	Deleted bool              `json:"deleted,omitempty"`
 	Changed time.Time         `json:"changed"`
+	// Under is the history under which this version was made; zero: the deployment's first.
+	Under allocation.History `json:"under,omitzero"`
 	// Lost: etcd lost the declaration, and knows only from a region that there is such a budget. Its ledgers stand as they
 	// are until it is declared again; nobody is told of it, so the regions go on as it was declared to them.
 	Lost          bool               `json:"lost,omitempty"`

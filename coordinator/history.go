@@ -89,7 +89,7 @@ func (s *Service) newHistory(why string, heard allocation.History, clock allocat
 // freeze begins a new history unless another replica has begun one since `under`.
 func (s *Service) freeze(ctx context.Context, who actor, why string, under, heard allocation.History, clock allocation.Instant) error {
 	return s.act(ctx, func() (Change, error) {
-		if s.state.standing == nil {
+		if s.state.standing == nil || s.state.deployment == nil {
 			return Change{}, errStarting
 		}
 		if s.state.descent().History != under {
@@ -99,12 +99,26 @@ func (s *Service) freeze(ctx context.Context, who actor, why string, under, hear
 	})
 }
 
+// lineGap is by how much numbers of the configuration and versions of budgets rise where a new history begins: more than
+// were given out in what was lost, so that none is ever given out twice.
+const lineGap = 1000
+
+// nextVersion is the version of a budget after this one, which may have had others in a line that was lost.
+func (s *state) nextVersion(d BudgetDocument) int64 {
+	if now := s.descent().History; now.Number > max(d.Under.Number, 1) {
+		return d.Version + lineGap
+	}
+	return d.Version + 1
+}
+
 // freezeChange writes a new history. It is an act that stands in the audit with its reason.
 func (s *Service) freezeChange(who actor, next StandingDocument) Change {
 	s.log.Error("etcd lost history: everything is frozen until every region has stated what it holds", "why", next.Freeze.Why, "history", next.History.String())
+	deployment := s.state.deployment.value
+	deployment.Config += lineGap
 	return Change{
-		Reads: []Item{s.state.standing.item},
-		Puts:  []Item{put(historyKey, next), s.auditLine(who, "history.freeze", next.History.String(), s.state.descent().History, next.Standing)},
+		Reads: []Item{s.state.standing.item, s.state.deployment.item},
+		Puts:  []Item{put(historyKey, next), put(deploymentKey, deployment), s.auditLine(who, "history.freeze", next.History.String(), s.state.descent().History, next.Standing)},
 	}
 }
 

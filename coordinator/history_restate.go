@@ -201,6 +201,7 @@ func (s *Service) restateBudget(w *restating, held allocation.Share) {
 		both := allocation.Stricter(known, theirs)
 		w.config++
 		b.next.Budget, b.next.Version, b.next.Number, b.next.Changed = both.Budget, max(both.Version, held.Version+1), w.config, s.now().UTC()
+		b.next.Under = s.state.descent().History
 	}
 }
 

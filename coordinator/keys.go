@@ -22,6 +22,7 @@ import (
 //	                                           refusals/ see stranded_docs.go
 //	/tranche/tokens/NAME                       a credential: role, hash
 //	/tranche/marks/WRITER                      the mark of one coordinator process
+//	/tranche/vouches/WRITER                    a coordinator without memory asks, and one with memory answers
 //	/tranche/audit/TIME-RANDOM                 one act (time: 20 digits, Unix microseconds)
 //
 // NAME is path-escaped, so that a budget's slashes cannot be taken for the layout's.
@@ -38,6 +39,7 @@ const (
 	rebalancePrefix = Root + "rebalances/"
 	tokenPrefix     = Root + "tokens/"
 	markPrefix      = Root + "marks/"
+	vouchPrefix     = Root + "vouches/"
 	auditPrefix     = Root + "audit/"
 )
 

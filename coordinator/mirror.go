@@ -29,6 +29,7 @@ const (
 // Reasons of our own to read everything again.
 var (
 	errWentBack = errors.New("the store is at an older revision than before: it was restored or is another one")
+	errReread   = errors.New("the store may hold another line of history: everything is read again")
 	errStalled  = errors.New("the watch is behind a read for too long")
 )
 
@@ -57,6 +58,7 @@ type Mirror struct {
 	readAt   time.Time   // start of the latest read that the mirror is as new as
 	reads    []read      // those that it is not yet as new as, oldest first
 	waiting  waiters     // for revision to rise, or for the end
+	resets   int         // how often everything was read
 	giveUp   func(error) // ends the watch under way
 }
 

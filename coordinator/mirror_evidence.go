@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -10,6 +11,7 @@ func (m *Mirror) reset(revision int64, at time.Time, giveUp func(error)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.loaded, m.revision, m.readAt, m.reads, m.giveUp = true, revision, at, nil, giveUp
+	m.resets++
 	m.waiting.wake()
 }
 
@@ -85,5 +87,33 @@ func (m *Mirror) noteRead(r read, before int64) {
 		if len(m.reads) < maxReads {
 			m.reads = append(m.reads, r)
 		}
+	}
+}
+
+// Reread reads everything again, and returns when it is applied. A store that went back with its revision bumped shows no
+// sign of it to a watch.
+func (m *Mirror) Reread(ctx context.Context) error {
+	m.mu.Lock()
+	before := m.resets
+	m.giveUp(errReread)
+	m.mu.Unlock()
+	changed := m.Runtime.NewSignal()
+	defer m.leave(changed)
+	for {
+		m.mu.Lock()
+		again, ended := m.resets > before, m.ended
+		if !again && !ended {
+			m.waiting.add(changed)
+		}
+		m.mu.Unlock()
+		switch {
+		case again:
+			return nil
+		case ended:
+			return fmt.Errorf("read everything again: the mirror has ended")
+		case ctx.Err() != nil:
+			return fmt.Errorf("read everything again: %w", ctx.Err())
+		}
+		changed.Wait(ctx)
 	}
 }

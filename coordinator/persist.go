@@ -32,7 +32,9 @@ func (s *Service) persistOften(ctx context.Context) error {
 	s.runtime.Sleep(ctx, persistTick)
 	for ctx.Err() == nil {
 		started := s.now()
-		if err := s.persist(ctx); err != nil && ctx.Err() == nil {
+		if !s.isTrusted() {
+			// What is only known can wait.
+		} else if err := s.persist(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("statements are not written", "error", err)
 		}
 		s.runtime.Sleep(ctx, rest(s.runtime, started, persistTick))

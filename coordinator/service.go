@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -38,6 +39,11 @@ type Config struct {
 	ReportUnreachableAfter time.Duration
 	// ClosingRetention is how long the record of a closed term stays in etcd. 0: 24 h.
 	ClosingRetention time.Duration
+	// Memory outlives the process; nil: a start is cold, and all is frozen until every region has stated, unless another
+	// coordinator vouches.
+	Memory Memory
+	// TrustEtcd takes etcd as it is at a cold start, whatever was lost. It is audited.
+	TrustEtcd bool
 	// OnFirstAdminToken hears the first admin token, once, in the process that made the deployment.
 	OnFirstAdminToken func(token string)
 	Version           string // of the program, for reports
@@ -52,19 +58,21 @@ type Service struct {
 	state   *state
 	mirror  *Mirror
 	commits *Committer
-	writer  Writer
 	metrics *metrics
 
-	turns   turns
-	tracked tracker // of the background work only
-	nudge   Signal  // the background work has something to do
-	asked   Signal  // some region lacks permits of a budget of policy demand
+	turns     turns
+	tracked   tracker // of the background work only
+	nudge     Signal  // the background work has something to do
+	asked     Signal  // some region lacks permits of a budget of policy demand
+	trustNews Signal  // somebody asks or answers whether etcd went back, or the own mark is gone
 
-	mu        sync.Mutex
-	leading   bool
-	trust     clockTrust
-	clockWord string    // why the clock is not trusted; empty: it is
-	audited   time.Time // of the last audit line
+	mu         sync.Mutex
+	leading    bool
+	trustLife  int // see trust.go
+	trust      clockTrust
+	clockWord  string    // why the clock is not trusted; empty: it is
+	audited    time.Time // of the last audit line
+	deployment string    // its id, once known; under the lock of the state
 }
 
 // New makes a replica. Nothing happens before Run.
@@ -83,12 +91,12 @@ func New(c Config) *Service {
 	}
 	s := &Service{
 		config: c, log: c.Log, runtime: c.Runtime, random: newRandomness(c.Random),
-		state: newState(c.Runtime.Now), nudge: c.Runtime.NewSignal(), asked: c.Runtime.NewSignal(),
+		state: newState(c.Runtime.Now), nudge: c.Runtime.NewSignal(), asked: c.Runtime.NewSignal(), trustNews: c.Runtime.NewSignal(),
 	}
 	s.mirror = NewMirror(c.Store, s.applyEvents)
 	s.mirror.Runtime, s.mirror.Log = c.Runtime, c.Log.Named("mirror")
-	s.commits = NewCommitter(c.Store, c.Log.Named("committer"), WithRuntime(c.Runtime), WithRandom(s.random))
-	s.writer = s.commits
+	s.commits = NewCommitter(c.Store, c.Log.Named("committer"), WithRuntime(c.Runtime), WithRandom(s.random), WithMemory(c.Memory, s.around))
+	s.commits.onLost = s.lostTrust
 	s.metrics = newMetrics(s, c.Registry)
 	return s
 }
@@ -98,6 +106,9 @@ func (s *Service) applyEvents(events []Event, revision int64, reset bool) {
 	s.state.apply(events, revision, reset)
 	if len(events) > 0 {
 		s.nudgeBackground()
+	}
+	if slices.ContainsFunc(events, func(e Event) bool { return kindOf(e.Key) == "vouches" }) {
+		s.trustNews.Notify()
 	}
 }
 
@@ -122,13 +133,12 @@ func (s *Service) Run(ctx context.Context) error {
 		if err := s.mirror.WaitFor(ctx, 0); err != nil {
 			return err
 		}
-		if err := s.ensureDeployment(ctx); err != nil {
-			return err
-		}
-		start("persist", s.persistOften)
-		start("observe", s.observeOften)
-		start("demand", s.allotOften)
-		return s.config.Store.Lead(ctx, "background", s.lead)
+		return s.keepTrust(ctx, func() {
+			start("persist", s.persistOften)
+			start("observe", s.observeOften)
+			start("demand", s.allotOften)
+			start("lead", func(ctx context.Context) error { return s.config.Store.Lead(ctx, "background", s.lead) })
+		})
 	})
 	all.wait()
 	if err := context.Cause(ctx); err != nil && !errors.Is(err, context.Canceled) {
@@ -148,8 +158,8 @@ func (s *Service) ready() error {
 	if !made {
 		return errStarting
 	}
-	if s.commits.Lost() {
-		return ErrHistoryLost
+	if !s.isTrusted() {
+		return errNotSure
 	}
 	if age := s.evidenceAge(); age > maxEvidenceAge {
 		return problem(503, CodeUnavailable, fmt.Sprintf("etcd was last read %s ago", age.Round(time.Second)), "look at the etcd members: `tranche status`")

@@ -2,7 +2,6 @@ package coordinator_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -99,26 +98,6 @@ func TestManyBudgets(t *testing.T) {
 		if e, _ := share.EntryFor(ref.Term, allocation.General); e.Granted != 5 {
 			t.Fatalf("%v: %+v", ref, share)
 		}
-	}
-}
-
-// An etcd that lost our own last write is no ground to refuse a region on, or to grant from: regions go on alone.
-func TestSyncStopsWhenEtcdLostHistory(t *testing.T) {
-	w, east, _ := two(t, 1)
-	r := w.replicas[0]
-	marks, _, err := w.store.Range(t.Context(), coordinator.Root+"marks/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.store.Commit(t.Context(), coordinator.Txn{Puts: []coordinator.Item{{Key: marks[0].Key, Value: []byte(`{"format":1,"count":1,"value":"old"}`)}}}); err != nil {
-		t.Fatal(err)
-	}
-	w.must(r, 503, "PUT", "/v1/budgets/acme/requests", budgetJSON("acme/requests", "5"), "If-Match", `"1"`)
-	if a, err := r.Sync(t.Context(), east.call()); !errors.Is(err, coordinator.ErrHistoryLost) {
-		t.Errorf("%+v %v", a, err)
-	}
-	if status, _ := w.ask(r, "GET", "/readyz", nil); status != 503 {
-		t.Errorf("ready: %d", status)
 	}
 }
 

@@ -33,7 +33,8 @@ type state struct {
 	ordered    []*region // the same, by name
 	rebalances map[string]*doc[Rebalance]
 	tokens     map[string]*doc[TokenDocument]
-	audit      []Item // the latest maxAuditLines
+	vouches    map[string]*doc[VouchDocument] // by writer
+	audit      []Item                         // the latest maxAuditLines
 
 	behind  map[allocation.ShareRef]bool   // ledgers that have not followed their budget or the members yet
 	broken  map[allocation.ShareRef]string // ledgers that are not conserved, and why
@@ -68,6 +69,7 @@ func (s *state) clear() {
 	s.closings = map[string]*doc[Closing]{}
 	s.rebalances = map[string]*doc[Rebalance]{}
 	s.tokens = map[string]*doc[TokenDocument]{}
+	s.vouches = map[string]*doc[VouchDocument]{}
 	s.behind = map[allocation.ShareRef]bool{}
 	s.broken = map[allocation.ShareRef]string{}
 	s.strange = map[string]string{}
@@ -134,6 +136,9 @@ func (s *state) enter(e Event) {
 	case "tokens":
 		delete(s.tokens, keyName(e.Key))
 		err = enter(e, func(d *doc[TokenDocument]) { s.tokens[d.value.Name] = d })
+	case "vouches":
+		delete(s.vouches, keyName(e.Key))
+		err = enter(e, func(d *doc[VouchDocument]) { s.vouches[keyName(e.Key)] = d })
 	case "audit":
 		if !e.Deleted {
 			// By key, as the store has them: another replica's clock may be behind.

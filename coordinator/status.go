@@ -98,8 +98,8 @@ func (s *Service) status(ctx context.Context) (Status, error) {
 	if st.EvidenceAge > maxEvidenceAge.Milliseconds() {
 		add(SeverityCritical, "look at the etcd members", "etcd was last read %s ago: nothing can be granted or changed", time.Duration(st.EvidenceAge)*time.Millisecond)
 	}
-	if s.commits.Lost() {
-		add(SeverityCritical, "stop this coordinator; recovery is not there yet: do not restore etcd, see 'restored from a backup' in deploy/docs/failures.md", "%s", s.commits.LostDetail())
+	if !s.isTrusted() {
+		add(SeverityCritical, "wait: it asks other coordinators, and begins a new history if none answers", "this coordinator makes sure that etcd did not go back; until then it grants and changes nothing")
 	}
 	s.mu.Lock()
 	st.Leading = s.leading

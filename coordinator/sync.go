@@ -49,9 +49,8 @@ func (s *Service) syncFrom(ctx context.Context, from string, call allocation.Syn
 	if err := checkCall(call); err != nil {
 		return allocation.SyncAnswer{}, err
 	}
-	if s.commits.Lost() {
-		// It is etcd that lost history: the regions are right, and go on alone from what they hold.
-		return allocation.SyncAnswer{}, ErrHistoryLost
+	if !s.isTrusted() {
+		return allocation.SyncAnswer{}, errNotSure
 	}
 	if call.Ask {
 		return s.hearAsk(call, arrived)

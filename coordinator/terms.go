@@ -177,6 +177,10 @@ func eachOf[T any](ctx context.Context, s *Service, due []T, decide func(T) (Cha
 
 // once decides and writes one change; a conflict is left to the next round.
 func (s *Service) once(ctx context.Context, decide func() (Change, error)) (wrote bool, err error) {
+	life := s.trustedLife()
+	if life == 0 {
+		return false, errNotSure
+	}
 	s.state.mu.Lock()
 	change, err := decide()
 	if err == nil && s.state.knows(change) != nil {
@@ -186,7 +190,7 @@ func (s *Service) once(ctx context.Context, decide func() (Change, error)) (wrot
 	if err != nil || len(change.Puts)+len(change.Deletes) == 0 {
 		return false, err
 	}
-	err = s.commit(ctx, change)
+	err = s.commit(ctx, life, change)
 	if errors.Is(err, ErrConflict) {
 		return false, nil
 	}

@@ -54,6 +54,8 @@ type world struct {
 	admin    string
 	log      hclog.Logger // of the replicas that are started next
 	replicas []*replica
+	memories []*memory
+	spoil    func(*coordinator.Config) // of the replicas that are started next
 }
 
 // replica is one coordinator.
@@ -61,6 +63,7 @@ type replica struct {
 	*coordinator.Service
 	handler  http.Handler
 	registry *prometheus.Registry
+	memory   *memory
 	stop     func()
 }
 
@@ -81,20 +84,32 @@ func newWorld(t *testing.T, n int) *world {
 // start adds a replica and waits until it is ready.
 func (w *world) start() *replica {
 	w.t.Helper()
+	r := w.startWith(w.freeMemory())
+	w.replicas = append(w.replicas, r)
+	return r
+}
+
+func (w *world) startWith(m *memory) *replica {
+	w.t.Helper()
 	token := make(chan string, 1)
-	r := &replica{registry: prometheus.NewRegistry()}
-	r.Service = coordinator.New(coordinator.Config{
-		Store: w.store, Log: w.log, Runtime: w.clock, Registry: r.registry,
+	r := &replica{registry: prometheus.NewRegistry(), memory: m}
+	config := coordinator.Config{
+		Store: w.store, Memory: r.memory, Log: w.log, Runtime: w.clock, Registry: r.registry,
 		OnFirstAdminToken: func(text string) { token <- text },
 		// Long, so that no test depends on how fast the machine is: clocks are moved by hand.
 		ReportUnreachableAfter: 90 * time.Second,
-	})
+	}
+	if w.spoil != nil {
+		w.spoil(&config)
+	}
+	r.Service = coordinator.New(config)
 	r.handler = r.Handler()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- r.Run(ctx) }()
 	r.stop = sync.OnceFunc(func() {
 		cancel()
+		r.memory.used = false
 		if err := <-ended; err != nil {
 			w.t.Errorf("replica ended: %v", err)
 		}
@@ -108,7 +123,6 @@ func (w *world) start() *replica {
 		}
 	}
 	w.untilReady(r)
-	w.replicas = append(w.replicas, r)
 	return r
 }
 

@@ -177,10 +177,11 @@ func (f *fleet) addReplica(name string) {
 		store = wrap(name, store)
 	}
 	f.replicas = append(f.replicas, r)
+	state := &stateFile{}
 	r.process.OnEnd(func() { r.service, r.handler = nil, nil })
 	f.start(r.process, func(ctx context.Context) {
 		s := coordinator.New(coordinator.Config{
-			Store: store, Runtime: r.process, Random: r.process, ReportUnreachableAfter: unreachableAfter,
+			Store: store, Memory: state, Runtime: r.process, Random: r.process, ReportUnreachableAfter: unreachableAfter,
 			ClosingRetention: f.plan.keepClosings, OnFirstAdminToken: func(token string) { f.admin = token },
 		})
 		r.service, r.handler = s, s.Handler()

@@ -27,6 +27,8 @@ type coordinatorOptions struct {
 	etcd        etcdOptions
 	dev         bool
 	dataDir     string
+	stateDir    string
+	coldStart   string
 	unreachable time.Duration
 	tokenFile   string
 	log         logOptions
@@ -51,6 +53,8 @@ it prints the first admin token, once.`,
 	o.etcd.flags(f)
 	f.BoolVar(&o.dev, "dev", false, "run an etcd of our own, a single member, under --data-dir")
 	f.StringVar(&o.dataDir, "data-dir", "", "`FOLDER` of the etcd of --dev")
+	f.StringVar(&o.stateDir, "state-dir", "", "`FOLDER`, on a disk that stays, in which this replica remembers what it wrote last (default with --dev: state in --data-dir)")
+	f.StringVar(&o.coldStart, "cold-start", coldStartWait, "without memory: `wait` until another coordinator vouches or every region has stated; or trust-etcd")
 	f.DurationVar(&o.unreachable, "report-unreachable-after", coordinator.DefaultReportUnreachableAfter, "silence after which what a region holds is reported as stranded")
 	f.StringVar(&o.tokenFile, "admin-token-file", "", "`FILE` to write the first admin token to (mode 0600) instead of printing it")
 	o.log.flags(f)
@@ -67,6 +71,8 @@ func (o coordinatorOptions) check() error {
 		return usagef("--data-dir is the folder of --dev's etcd; give --dev too, or leave it out")
 	case !o.dev && len(o.etcd.endpoints) == 0:
 		return usagef("no etcd: give --etcd-endpoints http://HOST:2379,… , or --dev --data-dir FOLDER to run one on this machine")
+	case o.coldStart != coldStartWait && o.coldStart != coldStartTrust:
+		return usagef("--cold-start %q: use %s or %s", o.coldStart, coldStartWait, coldStartTrust)
 	case o.unreachable < time.Second:
 		return usagef("--report-unreachable-after %s: use at least 1s", o.unreachable)
 	}
@@ -107,10 +113,17 @@ func (a *App) runCoordinator(ctx context.Context, o coordinatorOptions) error {
 		return err
 	}
 	defer store.Close()
+	memory, err := o.memory(log)
+	if err != nil {
+		return err
+	}
+	if memory != nil {
+		defer memory.Close()
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	service := coordinator.New(coordinator.Config{
-		Store: store, Log: log, Registry: registry, ReportUnreachableAfter: o.unreachable, Version: Version(),
+		Store: store, Memory: asMemory(memory), TrustEtcd: o.coldStart == coldStartTrust, Log: log, Registry: registry, ReportUnreachableAfter: o.unreachable, Version: Version(),
 		OnFirstAdminToken: func(token string) { a.firstToken(token, o.tokenFile, log) },
 	})
 	server := &http.Server{
@@ -120,6 +133,32 @@ func (a *App) runCoordinator(ctx context.Context, o coordinatorOptions) error {
 	}
 	log.Info("listening", "address", listener.Addr().String(), "tls", tlsConfig != nil, "version", Version())
 	return serve(ctx, server, listener, service.Run, log, nil)
+}
+
+// What a replica does that starts without memory.
+const (
+	coldStartWait  = "wait"
+	coldStartTrust = "trust-etcd"
+)
+
+// memory opens the state directory; nil: there is none.
+func (o coordinatorOptions) memory(log hclog.Logger) (*stateDir, error) {
+	if o.stateDir == "" && o.dev {
+		o.stateDir = filepath.Join(o.dataDir, "state")
+	}
+	if o.stateDir == "" {
+		log.Warn("no --state-dir: after each start this replica grants nothing until another one vouches or every region has stated")
+		return nil, nil
+	}
+	return openStateDir(o.stateDir)
+}
+
+// asMemory keeps a nil pointer from looking like a memory.
+func asMemory(s *stateDir) coordinator.Memory {
+	if s == nil {
+		return nil
+	}
+	return s
 }
 
 func startEtcd(ctx context.Context, dir string, log hclog.Logger) (*embedded.Server, error) {

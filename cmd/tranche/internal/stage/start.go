@@ -114,6 +114,9 @@ func (s *Stage) startGlobal(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
+		if s.options.EtcdMembers > 0 {
+			secured = append(secured, "--state-dir", filepath.Join(s.Dir, name+".state"))
+		}
 		server.args = append([]string{"coordinator", "--listen", listen, "--log-level", "warn", "--report-unreachable-after", s.options.Unreachable.String(), "--admin-token-file", s.adminFile()}, append(secured, where...)...)
 		server.ready = func(ctx context.Context) error {
 			text, err := os.ReadFile(s.adminFile())

@@ -1,0 +1,216 @@
+package coordinator_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"tranche/allocation"
+	"tranche/coordinator"
+)
+
+// vanish stops a replica for good; its memory goes with it, if wiped.
+func (w *world) vanish(r *replica, wiped bool) {
+	r.stop()
+	w.replicas = slices.DeleteFunc(w.replicas, func(o *replica) bool { return o == r })
+	if wiped {
+		w.memories = slices.DeleteFunc(w.memories, func(m *memory) bool { return m == r.memory })
+	}
+}
+
+// restoreAll puts everything back, also the marks of the coordinators.
+func (w *world) restoreAll(backup []coordinator.Item) {
+	w.t.Helper()
+	for _, now := range w.backup() {
+		if !slices.ContainsFunc(backup, func(b coordinator.Item) bool { return b.Key == now.Key }) {
+			commitRaw(w.t, w.store, coordinator.Txn{Deletes: []string{now.Key}})
+		}
+	}
+	for _, b := range backup {
+		commitRaw(w.t, w.store, coordinator.Txn{Puts: []coordinator.Item{{Key: b.Key, Value: b.Value}}})
+	}
+}
+
+func (w *world) freezes(r *replica) int { w.t.Helper(); return len(w.acts(r, "history.freeze")) }
+
+// A coordinator that finds its own last mark goes on at once. If it did not, every restart would stop all grants until
+// every region has called.
+func TestRestartWithMemory(t *testing.T) {
+	w, east, west := two(t, 1)
+	before := w.replicas[0].memory.saved.Writer
+	w.vanish(w.replicas[0], false)
+	r := w.start()
+	w.round(r, east, west)
+	if w.freezes(r) != 0 || r.memory.saved.Writer != before || w.standing().Freeze != nil {
+		t.Errorf("%d freezes, writer %s after %s", w.freezes(r), r.memory.saved.Writer, before)
+	}
+}
+
+// Etcd went back while the only coordinator was away. It remembers what it wrote, and no region has to find out first.
+func TestRestoredWhileAway(t *testing.T) {
+	w, east, west := two(t, 1)
+	snapshot := w.backup()
+	w.move(w.replicas[0], east, west, 30)
+	w.vanish(w.replicas[0], false)
+	w.restoreAll(snapshot)
+	r := w.start()
+	if w.freezes(r) != 1 || w.standing().Freeze == nil {
+		t.Fatalf("%d freezes; %+v", w.freezes(r), w.standing())
+	}
+	w.round(r, east, west)
+	if sum := w.held(east, west); sum > 100 || w.standing().Freeze != nil {
+		t.Errorf("%d of 100 are held; %+v", sum, w.standing())
+	}
+	w.conserved()
+}
+
+// A coordinator without memory cannot tell whether etcd went back. With one beside it that can it starts at once; alone it
+// begins a new history, and grants again when every region has stated.
+func TestColdStart(t *testing.T) {
+	w, east, west := two(t, 1)
+	second := w.start() // cold, beside the first
+	if w.freezes(second) != 0 {
+		t.Fatal("it froze all beside one that could vouch")
+	}
+	if items, _, err := w.store.Range(t.Context(), coordinator.Root+"vouches/"); err != nil || len(items) > 0 {
+		t.Errorf("the question stays: %v %v", items, err)
+	}
+	w.vanish(w.replicas[0], true)
+	w.vanish(second, true)
+	r := w.start()
+	if w.freezes(r) != 1 {
+		t.Fatalf("%d freezes", w.freezes(r))
+	}
+	east.sync(r)
+	if a := east.sync(r); !a.Frozen || len(a.Shares) > 0 {
+		t.Errorf("it answers %+v", a)
+	}
+	w.round(r, east, west)
+	if w.standing().Freeze != nil || w.held(east, west) != 100 {
+		t.Errorf("%d of 100 are held; %+v", w.held(east, west), w.standing())
+	}
+}
+
+// The first region to call after a cold start is not the one that knows better.
+func TestColdStartOverARestoredEtcd(t *testing.T) {
+	w, east, west := two(t, 1)
+	snapshot := w.backup()
+	w.move(w.replicas[0], east, west, 30)
+	w.vanish(w.replicas[0], true)
+	w.restoreAll(snapshot)
+	r := w.start()
+	for range 3 {
+		east.sync(r)
+		w.settle(r)
+	}
+	if east.held() != 30 {
+		t.Errorf("east holds %d before west has called", east.held())
+	}
+	w.round(r, east, west)
+	if sum := w.held(east, west); sum > 100 || w.standing().Freeze != nil {
+		t.Errorf("%d of 100 are held; %+v", sum, w.standing())
+	}
+}
+
+// Two that start at once without memory begin one history, not one each, and both go on.
+func TestTwoColdStarts(t *testing.T) {
+	w, east, west := two(t, 1)
+	w.vanish(w.replicas[0], true)
+	w.memories = []*memory{{}, {}}
+	var wait sync.WaitGroup
+	started := make([]*replica, 2)
+	for i := range started {
+		wait.Go(func() { started[i] = w.startWith(w.memories[i]) })
+	}
+	wait.Wait()
+	w.replicas = started
+	if n := w.freezes(started[0]); n != 1 {
+		t.Errorf("%d histories", n)
+	}
+	w.round(started[0], east, west)
+	w.round(started[1], east, west)
+	if w.standing().Freeze != nil || w.freezes(started[1]) != 1 {
+		t.Errorf("%+v", w.standing())
+	}
+}
+
+// The exception is named and audited, and counts for a cold start only.
+func TestTrustEtcd(t *testing.T) {
+	w, _, _ := two(t, 1)
+	w.vanish(w.replicas[0], true)
+	w.spoil = func(c *coordinator.Config) { c.TrustEtcd = true }
+	r := w.start()
+	if w.freezes(r) != 0 || len(w.acts(r, "coordinator.trust-etcd")) != 1 {
+		t.Errorf("%d freezes, %d lines", w.freezes(r), len(w.acts(r, "coordinator.trust-etcd")))
+	}
+	snapshot := w.backup()
+	w.must(r, 200, "PUT", "/v1/budgets/"+acmeBudget, budgetJSON(acmeBudget, "90"), "If-Match", `"1"`)
+	w.vanish(r, false)
+	w.restoreAll(snapshot)
+	if r = w.start(); w.freezes(r) != 1 {
+		t.Error("what it remembers to have written is gone, and it trusts etcd")
+	}
+}
+
+// A running coordinator whose own last write is gone grants nothing more from what it knows, and goes on under a new history.
+func TestOwnMarkLost(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	snapshot := w.backup()
+	w.move(r, east, west, 30)
+	w.restoreAll(snapshot)
+	if status, _ := w.ask(r, "PUT", "/v1/budgets/"+acmeBudget, budgetJSON(acmeBudget, "100"), "If-Match", `"1"`); status != 503 {
+		t.Fatalf("it writes on: %d", status)
+	}
+	w.untilReady(r)
+	if w.freezes(r) != 1 {
+		t.Fatalf("%d freezes", w.freezes(r))
+	}
+	w.round(r, east, west)
+	if sum := w.held(east, west); sum > 100 || w.standing().Freeze != nil {
+		t.Errorf("%d of 100 are held; %+v", sum, w.standing())
+	}
+	w.conserved()
+}
+
+// An empty etcd in the place of the one that granted: the deployment keeps its id, and what regions hold is granted to
+// nobody else when the budget is declared again.
+func TestEmptyEtcd(t *testing.T) {
+	w, east, west := two(t, 1)
+	w.vanish(w.replicas[0], false)
+	w.restoreAll(nil)
+	w.admin = ""
+	r := w.start()
+	if status := get[coordinator.Status](w, r, "/v1/status"); status.Deployment != east.deployment {
+		t.Fatalf("deployment %s became %s", east.deployment, status.Deployment)
+	}
+	for _, f := range []*fakeRegion{east, west} {
+		w.must(r, 201, "POST", "/v1/regions", map[string]string{"region": f.name})
+	}
+	before := w.held(east, west)
+	w.round(r, east, west)
+	w.must(r, 201, "POST", "/v1/budgets", budgetJSON(acmeBudget, "100"))
+	w.round(r, east, west)
+	// Their incarnations were never heard of, so they start over; what they held stays out.
+	if sum := w.held(east, west); before != 100 || sum != 0 || w.standing().Freeze != nil || len(w.standing().Lost) != 2 {
+		t.Errorf("%d of 100 are held after %d; %+v", sum, before, w.standing())
+	}
+	w.conserved()
+}
+
+// Nothing is vouched for by somebody who does not know it.
+func TestAskedIsNotTrusted(t *testing.T) {
+	w, _, _ := two(t, 1)
+	w.vanish(w.replicas[0], true)
+	asked := &memory{saved: coordinator.Remembered{Format: 1, Writer: "w", Left: allocation.Mark{Writer: "w", Count: 1, Value: "v"}}}
+	commitRaw(t, w.store, coordinator.Txn{Puts: []coordinator.Item{{Key: coordinator.Root + "marks/w", Value: []byte(`{"format":1,"count":1,"value":"v"}`)}}})
+	r := w.startWith(asked)
+	w.replicas = append(w.replicas, r)
+	if n := w.freezes(r); n != 1 {
+		t.Errorf("%d freezes: a mark of a process that had found out nothing is proof", n)
+	}
+	if why := string(w.acts(r, "history.freeze")[0].New); !strings.Contains(why, "nobody vouches for") {
+		t.Errorf("the audit says %s", why)
+	}
+}
