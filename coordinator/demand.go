@@ -85,20 +85,26 @@ func (s *Service) allotOften(ctx context.Context) error {
 	for ctx.Err() == nil {
 		s.asked.Wait(ctx)
 		started := s.now()
-		s.state.mu.Lock()
-		due := make([]asked, 0, len(s.state.asking))
-		for a := range s.state.asking {
-			due = append(due, a)
-		}
-		clear(s.state.asking)
-		s.state.mu.Unlock()
-		slices.SortFunc(due, func(a, b asked) int { return cmp.Or(cmp.Compare(a.budget, b.budget), cmp.Compare(a.period, b.period)) })
-		if _, err := eachOf(ctx, s, due, func(a asked) (Change, error) { return s.allot(a), nil }); err != nil && ctx.Err() == nil {
+		if err := s.allotAsked(ctx); err != nil && ctx.Err() == nil {
 			s.log.Debug("demand is not answered", "error", err)
 		}
 		s.runtime.Sleep(ctx, rest(s.runtime, started, allotEvery))
 	}
 	return nil
+}
+
+// allotAsked answers all that was asked for since the last time.
+func (s *Service) allotAsked(ctx context.Context) error {
+	s.state.mu.Lock()
+	due := make([]asked, 0, len(s.state.asking))
+	for a := range s.state.asking {
+		due = append(due, a)
+	}
+	clear(s.state.asking)
+	s.state.mu.Unlock()
+	slices.SortFunc(due, func(a, b asked) int { return cmp.Or(cmp.Compare(a.budget, b.budget), cmp.Compare(a.period, b.period)) })
+	_, err := eachOf(ctx, s, due, func(a asked) (Change, error) { return s.allot(a), nil })
+	return err
 }
 
 // allot is the change that answers the demand of one period. It rests on the budget's document too: nothing is granted by

@@ -75,3 +75,6 @@ func (s *Service) Authenticate(token string) string {
 func (s *Service) HearRefusals(region string, q RefusalReport) error {
 	return s.hearRefusals(region, q)
 }
+
+// Allot answers what regions asked for, as the part that runs beside does.
+func (s *Service) Allot(ctx context.Context) error { return s.allotAsked(ctx) }

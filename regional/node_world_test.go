@@ -122,6 +122,11 @@ func forEver() allocation.Periods {
 // node starts a node over the database and waits until it admits.
 func node(t testing.TB, h *hub, region, name, url string) *regional.Node {
 	t.Helper()
+	return nodeOf(t, h, region, name, url)
+}
+
+func nodeOf(t testing.TB, h regional.Coordinator, region, name, url string) *regional.Node {
+	t.Helper()
 	store, err := postgres.Open(t.Context(), postgres.Config{URL: url, Region: region})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,96 @@
+//go:build unix
+
+package regional_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"tranche/allocation"
+	"tranche/regional/postgres/cluster/clustertest"
+)
+
+// askedHub is a hub that answers demand: a region that asks is given a chunk, with its next call.
+type askedHub struct {
+	*hub
+	asked int
+	deaf  bool
+}
+
+func (h *askedHub) Sync(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+	if !call.Ask {
+		return h.hub.Sync(ctx, call)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.asked++
+	for i, l := range h.ledgers {
+		if h.deaf || len(call.Demand) == 0 {
+			continue
+		}
+		d := call.Demand[0]
+		next, changed, err := l.Allot(0, []allocation.Seeker{
+			{Holder: h.members.Holders[0], Askable: true, Used: d.Used, Rate: d.Rate, Unmet: d.Unmet},
+		}, h.generation(l.Generation.Number))
+		if err == nil && changed {
+			h.ledgers[i] = next
+		}
+	}
+	return allocation.SyncAnswer{Format: allocation.SyncFormat}, nil
+}
+
+const waitingBudget = `{"budget":"acme/requests","unit":"requests","limit":40,"window":{"once":{"from":"2020-01-01T00:00:00Z"}},
+	"match":{"tenant":"acme"},"allocation":{"policy":"demand"},"wait_for_share":"2s"}`
+
+// A request that finds its region's share spent while others have some is topped up, and its caller never hears of it. It
+// is charged once.
+func TestWaitForShare(t *testing.T) {
+	h := &askedHub{hub: newHub("eu", "us")}
+	h.declare(t, waitingBudget, forEver())
+	n := nodeOf(t, h, "eu", "n1", clustertest.Database(t))
+	ready(t, n, 1)
+	for i := range 25 { // the base is 10
+		d := decide(n, request(allocation.Spend, "id-"+string(rune('a'+i)), acme, nil))
+		if !d.Admitted() {
+			t.Fatalf("spend %d: %s: %s", i, d.Reason, d.Detail)
+		}
+	}
+	if used, _ := spent(t, n, "acme/requests"); used != 25 {
+		t.Errorf("%d are spent", used)
+	}
+	if h.asked == 0 {
+		t.Error("the region never asked")
+	}
+}
+
+// Where no top-up comes, the wait ends with wait_for_share or the request's own deadline, whichever is sooner, and the
+// refusal says what it always said: nothing is charged.
+func TestWaitForShareEnds(t *testing.T) {
+	h := &askedHub{hub: newHub("eu", "us"), deaf: true}
+	h.declare(t, waitingBudget, forEver())
+	n := nodeOf(t, h, "eu", "n1", clustertest.Database(t))
+	ready(t, n, 1)
+	first := n.Decide(t.Context(), []allocation.Request{request(allocation.Spend, "all", acme, map[string]int64{"requests": 10})}, time.Now().Add(5*time.Second))
+	if !first[0].Admitted() {
+		t.Fatalf("%+v", first[0])
+	}
+	for _, c := range []struct{ deadline, least, most time.Duration }{
+		{400 * time.Millisecond, 300 * time.Millisecond, 600 * time.Millisecond},
+		{10 * time.Second, 1900 * time.Millisecond, 4 * time.Second},
+	} {
+		began := time.Now()
+		d := n.Decide(t.Context(), []allocation.Request{request(allocation.Spend, "more", acme, nil)}, began.Add(c.deadline))[0]
+		if took := time.Since(began); d.Reason != allocation.RegionShareSpent || took < c.least || took > c.most {
+			t.Errorf("deadline %s: %s after %s", c.deadline, d.Reason, took)
+		}
+	}
+	// A check asks what would be: it never waits.
+	began := time.Now()
+	if d := decide(n, request(allocation.Check, "look", acme, nil)); d.Reason != allocation.RegionShareSpent || time.Since(began) > time.Second {
+		t.Errorf("a check: %s after %s", d.Reason, time.Since(began))
+	}
+	if used, reserved := spent(t, n, "acme/requests"); used != 10 || reserved != 0 {
+		t.Errorf("%d spent, %d reserved", used, reserved)
+	}
+}
