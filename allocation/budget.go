@@ -98,6 +98,8 @@ type Policy struct {
 	HashOf string `json:"hash_of,omitempty" yaml:"hash_of,omitempty"`
 	// RegionFrom is the template's label whose value names each instance's home.
 	RegionFrom string `json:"region_from,omitempty" yaml:"region_from,omitempty"`
+	// Forward lets a node that is not the home forward a spend to one that is, once; only for home.
+	Forward bool `json:"forward,omitempty" yaml:"forward,omitempty"`
 	// Min is what a region holds at least of each period, in units, by region; only for demand.
 	Min map[string]int64 `json:"min,omitempty" yaml:"min,omitempty"`
 	// Max is what a region may hold at most of each period, in units, by region; only for demand.

@@ -154,6 +154,7 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 			"region_from":  r.text(&b.Allocation.RegionFrom),
 			"min":          r.entries(func(key string) readField { return r.units(&b.Allocation.Min, key) }),
 			"max":          r.entries(func(key string) readField { return r.units(&b.Allocation.Max, key) }),
+			"forward":      r.truth(&b.Allocation.Forward),
 			"keep_percent": r.count(&b.Allocation.KeepPercent, 0, MaxKeepPercent),
 			"least_runway": r.positive(&b.Allocation.LeastRunway),
 		}),
@@ -247,6 +248,17 @@ func (r *budgetReader) units(to *map[string]int64, region string) readField {
 			*to = map[string]int64{}
 		}
 		(*to)[region] = n
+	}
+}
+
+func (r *budgetReader) truth(to *bool) readField {
+	return func(path string, value any) {
+		is, ok := value.(bool)
+		if !ok {
+			r.wrong(path, kindOf(value), "give true or false")
+			return
+		}
+		*to = is
 	}
 }
 

@@ -43,7 +43,7 @@ func TestParseBudgetReadsEveryPolicyField(t *testing.T) {
 	const start = `{"budget": "a/{b}", "unit": "requests", "limit": 50, "window": {"every": "1m"}, "allocation": `
 	seen := map[string]bool{}
 	for text, want := range map[string]Policy{
-		start + `{"policy": "home", "hash_of": "b"}}`:                                 {Policy: PolicyHome, HashOf: "b"},
+		start + `{"policy": "home", "hash_of": "b", "forward": true}}`:                {Policy: PolicyHome, HashOf: "b", Forward: true},
 		start + `{"policy": "home", "region_from": "b"}}`:                             {Policy: PolicyHome, RegionFrom: "b"},
 		start + `{"policy": "fixed", "weights": {"us": 1}, "keep_percent": 5}}`:       {Policy: PolicyFixed, Weights: map[string]int64{"us": 1}, KeepPercent: 5},
 		strings.Replace(start, "/{b}", "", 1) + `{"policy": "home", "region": "us"}}`: {Policy: PolicyHome, Region: "us"},

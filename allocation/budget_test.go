@@ -134,6 +134,7 @@ func TestBudgetProblemsNameTheField(t *testing.T) {
 		{"allocation.least_runway", func(b *Budget) { b.Allocation.LeastRunway = 5 }},
 		{"allocation.min", func(b *Budget) { b.Allocation.Min = map[string]int64{"us-east": 5} }},
 		{"allocation.max", func(b *Budget) { b.Allocation.Max = map[string]int64{"us-east": 5} }},
+		{"allocation.forward", func(b *Budget) { b.Allocation.Forward = true }},
 		{"wait_for_share", func(b *Budget) { b.WaitForShare = MaxWaitForShare + 1 }},
 		{"allocation.weights", func(b *Budget) { b.Allocation.Weights = nil }},
 		{"allocation.weights", func(b *Budget) { b.Allocation.Weights = map[string]int64{"us-east": 0} }},

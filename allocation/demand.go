@@ -216,6 +216,9 @@ func (p Policy) checkOwnFields(found *Problems) {
 		field := cmp.Or(given("min", len(p.Min) != 0), given("max", len(p.Max) != 0), "least_runway")
 		found.add("allocation."+field, "is for policy demand", "leave it out, or use policy demand")
 	}
+	if p.Policy != PolicyHome && p.Forward {
+		found.add("allocation.forward", "is for policy home", "leave it out: in other policies every region serves its own requests")
+	}
 }
 
 func given(name string, is bool) string {

@@ -60,6 +60,8 @@ type HTTPConfig struct {
 	Logger hclog.Logger
 	// MaxConcurrent bounds the requests that are worked on at once. 0: DefaultConcurrent.
 	MaxConcurrent int
+	// Forward sends a spend that is at home elsewhere there, where its budget allows it; nil: nothing is forwarded.
+	Forward *Forwarder
 	// Now is the node's clock, for deadlines and for answers that no database dated; nil: time.Now.
 	Now func() time.Time
 }

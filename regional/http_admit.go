@@ -30,6 +30,10 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, caller string) {
 	body.id = id
 	requests := [1]allocation.Request{a.request(&body, caller, correlationOf(r.Header))}
 	decisions := a.decide(r.Context(), requests[:], &body, arrived)
+	if home := a.forwardHome(r.Header, &decisions[0]); home != "" {
+		a.forward(w, r, home, &requests[0], &decisions[0], arrived.Add(body.deadline))
+		return
+	}
 	p := a.present(&decisions[0])
 	p.write(w)
 }

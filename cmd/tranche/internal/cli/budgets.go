@@ -91,7 +91,12 @@ func (a *App) showBudget(b coordinator.BudgetAnswer) {
 			[]any{"max_evidence_age", d.MaxEvidenceAge.String()},
 			[]any{"on_stale_evidence", orDefault(d.OnStaleEvidence, allocation.OnStaleRefuse)})
 	}
+	wait := "not at all (default)"
+	if d.WaitForShare > 0 {
+		wait = d.WaitForShare.String()
+	}
 	rows = append(rows,
+		[]any{"wait_for_share", wait},
 		[]any{"version", fmt.Sprintf("%d, changed %s", b.Version, b.Changed.UTC().Format("2006-01-02 15:04:05Z"))},
 		[]any{"terms opened through", b.OpenedThrough.String()})
 	a.table([]string{"field", "value"}, rows)
@@ -141,19 +146,41 @@ func asLabels(m map[string]string) string {
 }
 
 func describePolicy(p allocation.Policy) string {
+	forwarded := ""
+	if p.Forward {
+		forwarded = ", forwarded"
+	}
 	switch {
 	case p.Region != "":
-		return "home in " + p.Region
+		return "home in " + p.Region + forwarded
 	case p.HashOf != "":
-		return "home by hash of " + p.HashOf
+		return "home by hash of " + p.HashOf + forwarded
 	case p.RegionFrom != "":
-		return "home named by label " + p.RegionFrom
+		return "home named by label " + p.RegionFrom + forwarded
+	case p.Policy == allocation.PolicyDemand:
+		return describeDemand(p)
 	}
+	return p.Policy + ": " + asParts(p.Weights)
+}
+
+// describeDemand says what bounds the parts of a demand budget, if anything does.
+func describeDemand(p allocation.Policy) string {
+	text := p.Policy
+	if len(p.Min) > 0 {
+		text += "; min " + asParts(p.Min)
+	}
+	if len(p.Max) > 0 {
+		text += "; max " + asParts(p.Max)
+	}
+	return text + "; runway " + p.Runway().String()
+}
+
+func asParts(m map[string]int64) string {
 	var parts []string
-	for _, region := range slices.Sorted(maps.Keys(p.Weights)) {
-		parts = append(parts, fmt.Sprintf("%s %d", region, p.Weights[region]))
+	for _, region := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprintf("%s %d", region, m[region]))
 	}
-	return p.Policy + ": " + strings.Join(parts, ", ")
+	return strings.Join(parts, ", ")
 }
 
 func (a *App) listBudgetsCommand() *cobra.Command {
@@ -323,9 +350,9 @@ func permitsOf(b *coordinator.BudgetAnswer) string {
 	if inOneHome(b.Budget) {
 		return fmt.Sprintf("%d for each instance, in its home region", b.Budget.LimitOrZero())
 	}
-	var parts []string
-	for _, region := range slices.Sorted(maps.Keys(b.Permits)) {
-		parts = append(parts, fmt.Sprintf("%s %d", region, b.Permits[region]))
+	text := asParts(b.Permits) + perInstance(b.Budget)
+	if b.Budget.Allocation.Policy == allocation.PolicyDemand {
+		text += " at first; the rest as regions ask for it"
 	}
-	return strings.Join(parts, ", ") + perInstance(b.Budget)
+	return text
 }

@@ -44,6 +44,7 @@ type nodeOptions struct {
 	syncEvery, retention time.Duration
 	lanes                int
 	envoy                envoyOptions
+	forward              forwardOptions
 	log                  logOptions
 }
 
@@ -80,6 +81,7 @@ When the coordinator cannot be reached the region goes on with the shares that i
 	f.DurationVar(&o.retention, "retention", 24*time.Hour, "how long admission ids are remembered")
 	f.IntVar(&o.lanes, "lanes", 2, "transactions in flight")
 	o.envoy.flags(f)
+	o.forward.flags(f)
 	o.log.flags(f)
 	return c
 }
@@ -156,19 +158,16 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := regional.CheckListen(o.listen, gateways, tlsConfig != nil); err != nil {
-		return usageError{err}
-	}
-	if err := o.envoy.check(gateways, tlsConfig != nil); err != nil {
+	if err := o.checkDoors(gateways, tlsConfig != nil); err != nil {
 		return err
 	}
-	trusted, err := trust(o.ca)
+	forward, err := o.forward.open()
 	if err != nil {
 		return err
 	}
-	coordinator, err := regional.NewHTTPCoordinator(o.coordinators, token, trusted)
+	coordinator, err := o.contact(token)
 	if err != nil {
-		return usageError{err}
+		return err
 	}
 	listener, err := net.Listen("tcp", o.listen)
 	if err != nil {
@@ -195,7 +194,7 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 		Coordinator: coordinator, SyncEvery: o.syncEvery, Retention: allocation.Duration(o.retention / time.Second), Lanes: o.lanes,
 		Log: log, Metrics: metrics,
 	}, owner)
-	door := regional.HTTPConfig{Tokens: gateways, Metrics: metrics, Logger: log.Named("http")}
+	door := regional.HTTPConfig{Tokens: gateways, Metrics: metrics, Logger: log.Named("http"), Forward: forward}
 	beside, err := o.envoy.open(door, node, tlsConfig, log.Named("envoy"))
 	if err != nil {
 		return err
@@ -205,6 +204,27 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 	server.ErrorLog = log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug})
 	log.Info("listening", "address", listener.Addr().String(), "tls", tlsConfig != nil, "region", o.region, "version", Version())
 	return serve(ctx, server, listener, node.Run, log, beside)
+}
+
+// contact is the way to the coordinator.
+func (o *nodeOptions) contact(token string) (*regional.HTTPCoordinator, error) {
+	trusted, err := trust(o.ca)
+	if err != nil {
+		return nil, err
+	}
+	c, err := regional.NewHTTPCoordinator(o.coordinators, token, trusted)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return c, nil
+}
+
+// checkDoors refuses to listen where tokens or requests would travel in the clear.
+func (o *nodeOptions) checkDoors(gateways []regional.Token, encrypted bool) error {
+	if err := regional.CheckListen(o.listen, gateways, encrypted); err != nil {
+		return usageError{err}
+	}
+	return o.envoy.check(gateways, encrypted)
 }
 
 func (o *nodeOptions) gateways() ([]regional.Token, error) {
