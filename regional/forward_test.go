@@ -117,7 +117,9 @@ func TestForwardFailsClosed(t *testing.T) {
 			w.WriteHeader(http.StatusBadGateway)
 			_, _ = w.Write([]byte("<html>bad gateway</html>"))
 		},
-		"moved": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound) },
+		"moved": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		},
 	} {
 		f.broken.Store(&broken)
 		wantStatus(t, f.from.admit("lost-"+name, sentBody), 503, `"outcome":"unknown"`, `"reason":"outcome_unknown"`, `"admission_id":"lost-`+name+`"`)
