@@ -109,6 +109,7 @@ func (c *call) reject(d allocation.Decision) {
 func (n *Node) Decide(ctx context.Context, requests []allocation.Request, deadline time.Time) []allocation.Decision {
 	out := n.decideOnce(ctx, requests, deadline, false)
 	n.awaitShares(ctx, requests, out, deadline)
+	n.refusals.count(out)
 	return out
 }
 

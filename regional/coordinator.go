@@ -70,15 +70,28 @@ func (c *HTTPCoordinator) Sync(ctx context.Context, call allocation.SyncCall) (a
 	}
 	at := c.next.Load()
 	address := c.urls[int(at)%len(c.urls)]
-	if err := c.post(ctx, address, body, &answer); err != nil {
+	if err := c.post(ctx, address+"/v1/sync", body, &answer); err != nil {
 		c.next.CompareAndSwap(at, at+1)
 		return answer, fmt.Errorf("%s: %w", address, err)
 	}
 	return answer, nil
 }
 
-func (c *HTTPCoordinator) post(ctx context.Context, address string, body []byte, answer *allocation.SyncAnswer) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address+"/v1/sync", bytes.NewReader(body))
+// TellRefusals tells one replica what a node refused. After a failure it is told again, wherever the next call goes.
+func (c *HTTPCoordinator) TellRefusals(ctx context.Context, report allocation.RefusalReport) error {
+	body, err := json.Marshal(report)
+	if err != nil {
+		return fmt.Errorf("encode the report: %w", err)
+	}
+	var nothing struct{}
+	if err := c.post(ctx, c.Address()+"/v1/refusals", body, &nothing); err != nil {
+		return fmt.Errorf("%s: %w", c.Address(), err)
+	}
+	return nil
+}
+
+func (c *HTTPCoordinator) post(ctx context.Context, to string, body []byte, answer any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

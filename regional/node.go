@@ -63,6 +63,7 @@ type Node struct {
 	stopped     atomic.Pointer[allocation.Reason]
 	doubt       doubt
 	demand      demandState
+	refusals    refusals
 	fullestRows atomic.Pointer[[]allocation.Usage]
 }
 
@@ -122,6 +123,9 @@ func (n *Node) Run(ctx context.Context) error {
 	all.start("keep", func() { n.keep(ctx, n.slots[n.cfg.Lanes]) })
 	all.start("watch", func() { n.watch(ctx) })
 	all.start("ask", func() { n.askOften(ctx) })
+	if to, ok := n.cfg.Coordinator.(RefusalTeller); ok {
+		all.start("refusals", func() { n.tellRefusals(ctx, to) })
+	}
 	all.wait()
 	n.drainQueue()
 	end, cancel := n.cfg.Runtime.WithTimeout(context.WithoutCancel(ctx), time.Second)
