@@ -190,11 +190,11 @@ the region calls again, when the term that runs now ends, or with --cancel.`,
 }
 
 func (a *App) showCompensation(c coordinator.CompensateAnswer) {
-	said := "raised"
+	said := "is raised"
 	if c.DryRun {
 		said = "would be raised"
 	}
-	a.printf("the limit of %s is %s from %d to %d %s\n", c.Budget, said, c.Before.Limit, c.After.Limit, c.Unit)
+	a.printf("the limit of %s %s from %d to %d %s\n", c.Budget, said, c.Before.Limit, c.After.Limit, c.Unit)
 	a.printf("of a period: %s\n", permitsBy(c.Permits))
 	for _, n := range c.Notes {
 		a.printf("note: %s\n", n)
