@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -15,6 +16,12 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	servicev3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 
 	"tranche/cmd/tranche/internal/process"
 	"tranche/cmd/tranche/internal/stage"
@@ -96,10 +103,14 @@ func TestDevOverTLS(t *testing.T) {
 	t.Parallel()
 	dir := clustertest.Dir(t)
 	cert, key := certificate(t, dir)
-	global, node := freeAddress(t), freeAddress(t)
+	global, node, gateway := freeAddress(t), freeAddress(t), freeAddress(t)
 	token := filepath.Join(dir, "us-east.token")
 	gateways := filepath.Join(dir, "gateways")
 	if err := os.WriteFile(gateways, []byte("edge 0123456789abcdef0123\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mapping := filepath.Join(dir, "mapping.yaml")
+	if err := os.WriteFile(mapping, []byte(run(t, "gateway-config", "envoy", "--part", "mapping")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	start := func(name string, args ...string) *process.Child {
@@ -116,7 +127,8 @@ func TestDevOverTLS(t *testing.T) {
 	}
 	startNode := func() *process.Child {
 		return start("node", "node", "--dev", "--data-dir", filepath.Join(dir, "us-east"), "--region-token-file", token, "--listen", node,
-			"--coordinator", "https://"+global, "--coordinator-ca", cert, "--tls-cert", cert, "--tls-key", key, "--gateway-token-file", gateways)
+			"--coordinator", "https://"+global, "--coordinator-ca", cert, "--tls-cert", cert, "--tls-key", key, "--gateway-token-file", gateways,
+			"--envoy-listen", gateway, "--envoy-mapping", mapping)
 	}
 	c := startGlobal()
 	var secret []byte
@@ -141,6 +153,7 @@ func TestDevOverTLS(t *testing.T) {
 	until(t, "dev", append([]string{"budgets", "apply", budget}, admin...)...)
 	spend := []string{"check", "tenant=a", "--spend", "--id", "one", "--node", "https://" + node, "--node-token", "0123456789abcdef0123", "--ca", cert}
 	until(t, "admitted in us-east", spend...)
+	askAsEnvoy(t, gateway, cert)
 	for _, child := range []*process.Child{n, c} {
 		if err := child.Stop(15 * time.Second); err != nil {
 			t.Error(err)
@@ -150,4 +163,34 @@ func TestDevOverTLS(t *testing.T) {
 	startNode()
 	until(t, "a replay: charged before", spend...)
 	until(t, "the account adds up", append([]string{"verify", "--node", "us-east=https://" + node, "--node-token", "0123456789abcdef0123"}, admin...)...)
+}
+
+// askAsEnvoy asks over gRPC for what was admitted over HTTP before: the same credential, tenant and id are the same admission.
+func askAsEnvoy(t *testing.T, address, authority string) {
+	t.Helper()
+	secured, err := credentials.NewClientTLSFromFile(authority, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(secured))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer 0123456789abcdef0123")
+	entry := func(key, value string) *descriptorv3.RateLimitDescriptor_Entry {
+		return &descriptorv3.RateLimitDescriptor_Entry{Key: key, Value: value}
+	}
+	for id, replayed := range map[string]bool{"one": true, "from-envoy": false} {
+		answer, err := servicev3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, &servicev3.RateLimitRequest{
+			Domain: "edge", Descriptors: []*descriptorv3.RateLimitDescriptor{{Entries: []*descriptorv3.RateLimitDescriptor_Entry{
+				entry("gateway", "edge"), entry("tenant", "a"), entry("admission_id", id),
+			}}},
+		})
+		if err != nil || answer.GetOverallCode() != servicev3.RateLimitResponse_OK || answer.GetDynamicMetadata().GetFields()["replayed"].GetBoolValue() != replayed {
+			t.Errorf("%s as Envoy: %v %v", id, answer, err)
+		}
+	}
 }

@@ -185,9 +185,16 @@ func (s *Server) giveBack(ctx context.Context, c *call, asked regional.Call, arr
 	if !fits {
 		return s.gate.Refuse(asked, allocation.CostExceedsLimit, "more would be given back than this admission was charged")
 	}
+	over := stands.State == allocation.StateReleased || stands.State == allocation.StateLapsedReleased
+	switch {
+	case over && !all: // to settle it now would charge, and a refund never does
+		return s.gate.Refuse(asked, allocation.AdmissionIDReleased, "its reservation is over, and holds nothing to give back")
+	case stands.State == allocation.StateLapsedSpent:
+		return s.gate.Refuse(asked, allocation.AdmissionIDSettled, "its reservation lapsed as spent, which is final")
+	}
 	tenant := asked.Labels["tenant"]
 	asked.Labels, asked.Tenant, asked.Costs = nil, tenant, costs
-	if all && (stands.State == allocation.StateReserved || stands.State == allocation.StateReleased) {
+	if all && (over || stands.State == allocation.StateReserved) {
 		asked.Op, asked.Costs = allocation.Release, nil
 	}
 	return s.gate.Decide(ctx, asked, arrived, deadline)

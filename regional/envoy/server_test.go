@@ -196,7 +196,9 @@ func TestRefunds(t *testing.T) {
 	w.want(ok, statuses{ok, ok}, all) // nothing is left of it: released
 	w.want(ok, statuses{ok, ok}, all)
 	w.wantSpent("acme/tokens", 400, 0)
+	refused("admission_id_released", back("b", "100")) // a part of nothing: to settle it would charge
 	refused("admission_id_released", reserve("b", "500"))
+	w.wantSpent("acme/tokens", 400, 0)
 	// What was spent is final.
 	w.want(ok, statuses{ok}, ask("llm", one("tenant=acme", "admission_id=c", "op=spend", "hits=100")))
 	refused("admission_id_conflict", back("c", "50"))
@@ -212,6 +214,66 @@ func TestRefunds(t *testing.T) {
 	w.want(ok, statuses{ok}, reserve("e", "100"))
 	w.want(ok, statuses{ok}, ask("llm", one("tenant=acme", "admission_id=e", "op=release")))
 	w.wantSpent("acme/tokens", 630, 0)
+}
+
+// A reservation whose time is over holds nothing to give back, whether it lapsed as spent or as released.
+func TestRefundsAfterLapse(t *testing.T) {
+	t.Parallel()
+	short := strings.Replace(tokenBudget, `"match"`, `"longest_reservation":"1s","match"`, 1)
+	w := newWorld(t, short+strings.Replace(strings.Replace(short, "acme", "mild", 2), `"match"`, `"on_lapse":"release","match"`, 1))
+	for tenant, want := range map[string]struct {
+		state  allocation.State
+		reason string
+		spent  int64
+	}{
+		"acme": {allocation.StateLapsedSpent, "admission_id_settled", 600}, "mild": {allocation.StateLapsedReleased, "admission_id_released", 0},
+	} {
+		w.want(ok, statuses{ok}, ask("llm", one("tenant="+tenant, "admission_id=a", "hits=600")))
+		key := allocation.IDKey{Credential: "edge-1", Tenant: tenant, ID: "a"}
+		eventually(t, "the reservation lapses", func() bool {
+			d, _, err := w.node.Find(w.authorized(), key)
+			return err == nil && d.State == want.state
+		})
+		r := w.want(over, statuses{over}, ask("llm", one("tenant="+tenant, "admission_id=a", "hits=100", "negative")))
+		if header(r, "tranche-reason") != want.reason {
+			t.Errorf("%s: %s, want %s", tenant, header(r, "tranche-reason"), want.reason)
+		}
+		w.wantSpent(tenant+"/tokens", want.spent, 0)
+	}
+}
+
+// 150 callers race for the last 5 permits: without one statement that decides and records, more would get through.
+func TestLastPermits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tenantBudget)
+	var admitted, refused atomic.Int64
+	var all sync.WaitGroup
+	for i := range 150 {
+		all.Go(func() {
+			r, err := w.call(ask("edge", one("tenant=acme", "admission_id=id-"+strconv.Itoa(i))))
+			switch {
+			case err != nil:
+				t.Error(err)
+			case r.GetOverallCode() == ok:
+				admitted.Add(1)
+			default:
+				refused.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if admitted.Load() != 5 || refused.Load() != 145 {
+		t.Errorf("admitted %d, refused %d", admitted.Load(), refused.Load())
+	}
+	w.wantSpent("acme/requests", 5, 0)
+}
+
+// A limit of 0 refuses all, also what costs nothing, and never counts as unlimited.
+func TestLimitZero(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, strings.Replace(tenantBudget, `"limit":5`, `"limit":0`, 1))
+	w.want(over, statuses{over}, ask("edge", one("tenant=acme", "admission_id=a")))
+	w.want(over, statuses{over}, ask("edge", one("tenant=acme", "hits=0")))
 }
 
 // Two of one tenant's calls give the same reservation back at once: once is enough.

@@ -220,3 +220,15 @@ func (s *station) rush(name string, requests int) {
 		s.t.Errorf("%d of %d failed", n, requests)
 	}
 }
+
+// If HAProxy's action cannot run, HAProxy goes on with the line after it: that line must refuse.
+func TestHAProxyActionFails(t *testing.T) {
+	program, found := find(t, "haproxy")
+	if !found {
+		return
+	}
+	s, dir, listen := newStation(t), clustertest.Dir(t), freeAddress(t)
+	s.file(dir, "tranche.lua", `core.register_action("tranche", { "http-req" }, function(txn) error("broken") end)`)
+	s.start(listen, dir, program, "-db", "-C", dir, "-f", s.block(dir, "haproxy.cfg", "haproxy", "config", listen))
+	s.refused("the action failed", s.once("GET", "/", "", "X-Tenant: acme", "Admission-Id: a"), http.StatusServiceUnavailable, "outcome_unknown", 0)
+}

@@ -222,6 +222,7 @@ func (s *station) start(listen, dir, program string, args ...string) {
 	s.t.Helper()
 	output := &lockedBuffer{}
 	s.process = exec.Command(program, args...)
+	dieWithUs(s.process)
 	s.process.Dir = dir
 	s.process.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	s.process.Stdout, s.process.Stderr = output, output
