@@ -30,6 +30,11 @@ var facts = map[string][]fact{
 			return ours.OfPossible > 0.94 && static.OfPossible < 0.78
 		}},
 	},
+	"follow-the-demand": {
+		{"what is asked for is where it is needed, without a schedule", func(ours, static, _, _, _ Summary) bool {
+			return ours.OfPossible > 0.99 && static.OfPossible < 0.78
+		}},
+	},
 	"flash-crowd": {
 		{"the move helps", func(ours, static, _, _, _ Summary) bool { return ours.Admitted > static.Admitted }},
 		{"later counters go over the limit", func(_, _, _, _, later Summary) bool { return later.Over > 10_000 }},

@@ -14,6 +14,7 @@ func (c *coordinator) answer(call allocation.SyncCall) allocation.SyncAnswer {
 		h = c.join(call.Region)
 	} else {
 		c.count(h, call)
+		c.allot(call)
 	}
 	if c.changed {
 		c.changed = false
