@@ -109,7 +109,7 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 		n.reload(ctx)
 		return
 	}
-	catalogue := n.advance(&seen.Loaded)
+	catalogue := n.advance(&seen.Loaded, want.Changes)
 	locked := ln.locked(seen, want, catalogue)
 	decided, mustCommit := ln.decide(locked, batch)
 	n.noteDemand(locked, decided)

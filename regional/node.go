@@ -179,7 +179,7 @@ func (n *Node) register(ctx context.Context) error {
 	}
 	n.voucher.see(loaded.Lineage)
 	n.another(loaded.Incarnation)
-	n.advance(&loaded)
+	n.advance(&loaded, 0)
 	return nil
 }
 
@@ -195,12 +195,13 @@ func (n *Node) drainQueue() {
 	}
 }
 
-// advance takes what a transaction read of budgets and terms into the catalogue, and returns the newest.
-func (n *Node) advance(seen *Loaded) *allocation.Catalogue {
+// advance takes what a transaction read of budgets and terms, changed after the number `after`, into the catalogue, and
+// returns the newest. A catalogue that was forgotten meanwhile lacks what changed before, and must not seem to have it.
+func (n *Node) advance(seen *Loaded, after int64) *allocation.Catalogue {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	c := n.catalogue.Load()
-	if seen.Changes > c.Number {
+	if seen.Changes > c.Number && after <= c.Number {
 		c = c.With(seen.Changes, seen.Budgets, seen.Terms, seen.Gone)
 		n.catalogue.Store(c)
 	}
@@ -210,16 +211,18 @@ func (n *Node) advance(seen *Loaded) *allocation.Catalogue {
 
 // reload brings the catalogue on when it is further behind than one batch reads.
 func (n *Node) reload(ctx context.Context) {
-	loaded, err := n.owner.Load(ctx, n.catalogue.Load().Number)
+	after := n.catalogue.Load().Number
+	loaded, err := n.owner.Load(ctx, after)
 	if err == nil && n.another(loaded.Incarnation) {
-		loaded, err = n.owner.Load(ctx, 0)
+		after = 0
+		loaded, err = n.owner.Load(ctx, after)
 	}
 	if err != nil {
 		n.health.failed(n.now(), err)
 		return
 	}
 	n.sees(&loaded)
-	n.advance(&loaded)
+	n.advance(&loaded, after)
 	n.synced.noteRest(&loaded)
 }
 
