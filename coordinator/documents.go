@@ -115,14 +115,14 @@ type NodeSeen struct {
 
 // StatementDocument is what an owner last stated of a shard.
 type StatementDocument struct {
-	Format      int           `json:"format"`
-	Region      string        `json:"region"`
-	Incarnation string        `json:"incarnation"`
-	Shard       int           `json:"shard"`
-	Number      int64         `json:"number"`
-	At          time.Time     `json:"at"` // arrival
-	Trimmed     bool          `json:"trimmed,omitempty"`
-	Shares      []StoredShare `json:"shares"`
+	Format      int                         `json:"format"`
+	Region      string                      `json:"region"`
+	Incarnation string                      `json:"incarnation"`
+	Shard       int                         `json:"shard"`
+	Number      int64                       `json:"number"`
+	At          time.Time                   `json:"at"` // arrival
+	Trimmed     bool                        `json:"trimmed,omitempty"`
+	Shares      []allocation.ShareStatement `json:"shares"`
 }
 
 // Rebalance is a manual move of permits. It is done once the giver holds no more than its target in any of its terms. It
@@ -151,6 +151,26 @@ const (
 	RebalanceDone   = "done"
 	RebalanceUndone = "undone" // before it was done the budget was changed or deleted, or one of the regions drained
 )
+
+// Closing is what remains of a ledger that is over everywhere.
+type Closing struct {
+	Format     int                   `json:"format"`
+	Budget     string                `json:"budget"`
+	Unit       string                `json:"unit"`
+	Term       allocation.Instant    `json:"term"`
+	Periods    allocation.Periods    `json:"periods"`
+	Generation allocation.Generation `json:"generation"`
+	Closed     time.Time             `json:"closed"`
+	Regions    []ClosedRegion        `json:"regions"`
+}
+
+// ClosedRegion is what one incarnation last stated of a closed term, summed over its periods.
+type ClosedRegion struct {
+	allocation.Holder
+	Spent     int64 `json:"spent"`
+	Reserved  int64 `json:"reserved"`
+	Overdraft int64 `json:"overdraft"`
+}
 
 // TokenDocument is a credential. Only the hash is stored: tokens carry 128 random bits, so nobody finds one by trying,
 // and a plain SHA-256, without salt or stretching, is enough.

@@ -50,7 +50,6 @@ func (s *Service) routes(mux *http.ServeMux) {
 
 	s.regionRoutes(mux)
 	s.strandedRoutes(mux)
-	s.route(mux, "GET /v1/closings", readers, s.serveClosings, closingParameters...)
 	s.route(mux, "GET /v1/status", readers, func(c call) (reply, error) {
 		a, err := s.status(c.ctx)
 		return ok(a), err

@@ -13,8 +13,7 @@ import (
 //	/tranche/history                           which line of descent this etcd is of, and whether it is frozen
 //	/tranche/budgets/NAME                      one budget: its declaration, version, and how far its terms are opened
 //	/tranche/ledgers/NAME/TERM                 allocation.Ledger of one term (TERM: start, 20 digits, Unix seconds + 2^62)
-//	/tranche/closings/NAME/TERM                a closed term: its record
-//	/tranche/amendments/NAME/TERM/INCARNATION  what an owner stated of a term whose record is archived
+//	/tranche/closings/NAME/TERM                a closed term
 //	/tranche/regions/REGION                    one region: incarnation, home, draining
 //	/tranche/contacts/REGION                   last contact: when, clock, closed_before, marks
 //	/tranche/statements/REGION/SHARD           what the owner last stated of a shard (3 digits)
@@ -34,7 +33,6 @@ const (
 	budgetPrefix    = Root + "budgets/"
 	ledgerPrefix    = Root + "ledgers/"
 	closingPrefix   = Root + "closings/"
-	amendmentPrefix = Root + "amendments/"
 	regionPrefix    = Root + "regions/"
 	contactPrefix   = Root + "contacts/"
 	statementPrefix = Root + "statements/"
@@ -53,10 +51,6 @@ func ledgerKey(name string, term allocation.Instant) string {
 
 func closingKey(name string, term allocation.Instant) string {
 	return fmt.Sprintf("%s%s/%020d", closingPrefix, url.PathEscape(name), int64(term)+1<<62)
-}
-
-func amendmentKey(ref allocation.ShareRef, h allocation.Holder) string {
-	return fmt.Sprintf("%s%s/%020d/%s", amendmentPrefix, url.PathEscape(ref.Budget), int64(ref.Term)+1<<62, h.Incarnation)
 }
 
 func statementKey(region string, shard int) string {

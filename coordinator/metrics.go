@@ -13,8 +13,6 @@ type metrics struct {
 	refusals  prometheus.Counter
 	conflicts prometheus.Counter
 	opened    prometheus.Counter
-	archived  prometheus.Counter
-	dropped   prometheus.Counter
 }
 
 // The results of a sync call.
@@ -44,19 +42,13 @@ func newMetrics(s *Service, registry prometheus.Registerer) *metrics {
 			Name: "tranche_coordinator_terms_opened_total", Help: "Terms opened by this replica's background work.",
 		}),
 	}
-	m.archived = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "tranche_coordinator_closings_archived_total", Help: "Closing records that this replica moved from etcd to its archive.",
-	})
-	m.dropped = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "tranche_coordinator_closings_dropped_total", Help: "Closing records that ended with their retention, for want of an archive.",
-	})
 	for _, result := range []string{syncAnswered, syncRefused, syncFailed, syncInvalid} {
 		m.syncs.WithLabelValues(result)
 	}
 	if registry == nil {
 		return m
 	}
-	registry.MustRegister(m.syncs, m.duration, m.refusals, m.conflicts, m.opened, m.archived, m.dropped)
+	registry.MustRegister(m.syncs, m.duration, m.refusals, m.conflicts, m.opened)
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
@@ -69,8 +61,6 @@ func newMetrics(s *Service, registry prometheus.Registerer) *metrics {
 	}
 	gauge("tranche_coordinator_budgets", "Budgets, without the deleted ones.", locked(s.state.liveBudgets))
 	gauge("tranche_coordinator_ledgers", "Ledgers: terms that are not closed.", locked(func() int { return len(s.state.ledgers) }))
-	gauge("tranche_coordinator_closings", "Closing records in etcd.", locked(func() int { return len(s.state.closings) }))
-	gauge("tranche_coordinator_closings_bytes", "What closing records take in etcd.", locked(func() int { return s.state.closingBytes }))
 	gauge("tranche_coordinator_ledgers_behind", "Ledgers that have yet to follow their budget or the regions.", locked(func() int { return s.state.countBehind(s.instant()) }))
 	gauge("tranche_coordinator_regions_in_contact", "Regions that called within report_unreachable_after.", locked(s.inContact))
 	gauge("tranche_coordinator_regions_out_of_contact", "Regions with an incarnation that did not call within report_unreachable_after.",

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -114,30 +115,29 @@ func (sh *shard) written() bool {
 	return sh.number == 0 || sh.doc != nil && sh.doc.value.Incarnation == sh.incarnation && sh.doc.value.Number >= sh.number
 }
 
-// durable is the number of the statement that every replica can read. Of a shard that is too large for its document, they
-// read sums.
+// durable is the number of the statement that every replica can read. A shard that is too large for its document is never
+// durable as a whole; of it, what this replica knows must do.
 func (sh *shard) durable() int64 {
-	if sh.doc == nil || sh.doc.value.Incarnation != sh.incarnation {
+	switch {
+	case sh.doc == nil || sh.doc.value.Incarnation != sh.incarnation:
 		return 0
+	case sh.doc.value.Trimmed:
+		return sh.number
 	}
 	return min(sh.number, sh.doc.value.Number)
 }
 
-// statementValue is a shard's document, within its bound: the usage of the oldest terms is left out first, and summed. It
-// is the least missed: those periods are over, or will be next.
+// statementValue is a shard's document, within its bound: the usage of the oldest periods is left out first. It is the
+// least missed: those periods are over, and the closing comes from the replicas' memory.
 func statementValue(region string, n int, sh *shard) []byte {
 	d := StatementDocument{
 		Format: documentFormat, Region: region, Incarnation: sh.incarnation, Shard: n, Number: sh.number, At: sh.at,
-		Shares: make([]StoredShare, 0, len(sh.shares)),
+		Shares: make([]allocation.ShareStatement, 0, len(sh.shares)),
 	}
-	for ref, st := range sh.shares {
-		stored := StoredShare{ShareStatement: st}
-		if sum, inSum := sh.sums[ref]; inSum {
-			stored.Sum, d.Trimmed = &sum, true
-		}
-		d.Shares = append(d.Shares, stored)
+	for _, st := range sh.shares {
+		d.Shares = append(d.Shares, st)
 	}
-	slices.SortFunc(d.Shares, func(a, b StoredShare) int {
+	slices.SortFunc(d.Shares, func(a, b allocation.ShareStatement) int {
 		if a.Term != b.Term {
 			return int(min(1, max(-1, a.Term-b.Term)))
 		}
@@ -151,8 +151,9 @@ func statementValue(region string, n int, sh *shard) []byte {
 		// Oldest terms first; of what remains, the account without its usage still says what was stored and returned.
 		excess := len(value) - maxStatementBytes
 		for ; i < len(d.Shares) && excess > 0; i++ {
-			gain := d.Shares[i].leaveOut(sh.sums)
-			excess, d.Trimmed = excess-gain, d.Trimmed || gain > 0
+			usage, _ := json.Marshal(d.Shares[i].Usage)
+			excess -= len(usage)
+			d.Shares[i].Usage, d.Trimmed = nil, true
 		}
 		value = encode(d)
 	}

@@ -63,7 +63,6 @@ type shard struct {
 	number      int64
 	at          time.Time
 	shares      map[allocation.ShareRef]allocation.ShareStatement
-	sums        map[allocation.ShareRef]allocation.RecordSums // of shares whose usage is known only in sum
 	doc         *doc[StatementDocument]
 	unwritten   time.Time // since when the document is behind; zero: it is not
 }
@@ -137,7 +136,6 @@ func (r *region) forget(ref allocation.ShareRef) {
 	delete(r.stated, ref)
 	if sh := r.shards[allocation.ShardOf(ref.Budget)]; sh != nil {
 		delete(sh.shares, ref)
-		delete(sh.sums, ref)
 	}
 }
 
@@ -186,10 +184,9 @@ func (s *state) enterStatement(e Event) error {
 		}
 		if sh.incarnation != d.value.Incarnation {
 			s.keepFormer(r, sh)
-			sh.shares = nil
 		}
 		sh.incarnation, sh.number, sh.at, sh.unwritten = d.value.Incarnation, d.value.Number, d.value.At, time.Time{}
-		s.setShares(r, sh, sh.withSums(d.value), !d.value.Trimmed)
+		s.setShares(r, sh, d.value.Shares, !d.value.Trimmed)
 	})
 }
 
@@ -201,10 +198,6 @@ func (s *state) setShares(r *region, sh *shard, shares []allocation.ShareStateme
 	}
 	for _, st := range shares {
 		ref := allocation.ShareRef{Budget: st.Budget, Term: st.Term}
-		if s.isClosed(ref) {
-			delete(sh.shares, ref) // what it says belongs to the record: see late.go
-			continue
-		}
 		if old != nil && !s.resetting { // else there is nothing to compare it with
 			s.rates.add(r.name, st.Budget, spentMore(old[ref], st), s.now())
 		}

@@ -39,7 +39,6 @@ type Config struct {
 	ReportUnreachableAfter time.Duration
 	// ClosingRetention is how long the record of a closed term stays in etcd. 0: 24 h.
 	ClosingRetention time.Duration
-	Archive          Archive // takes the records after that; nil: they end
 	// Memory outlives the process; nil: a start is cold, and all is frozen until every region has stated, unless another
 	// coordinator vouches.
 	Memory Memory
@@ -67,14 +66,13 @@ type Service struct {
 	asked     Signal  // some region lacks permits of a budget of policy demand
 	trustNews Signal  // somebody asks or answers whether etcd went back, or the own mark is gone
 
-	mu          sync.Mutex
-	leading     bool
-	trustLife   int // see trust.go
-	trust       clockTrust
-	clockWord   string    // why the clock is not trusted; empty: it is
-	archiveWord string    // why the archive takes nothing; empty: it does
-	audited     time.Time // of the last audit line
-	deployment  string    // its id, once known; under the lock of the state
+	mu         sync.Mutex
+	leading    bool
+	trustLife  int // see trust.go
+	trust      clockTrust
+	clockWord  string    // why the clock is not trusted; empty: it is
+	audited    time.Time // of the last audit line
+	deployment string    // its id, once known; under the lock of the state
 }
 
 // New makes a replica. Nothing happens before Run.

@@ -29,7 +29,6 @@ type state struct {
 	ledgers    map[allocation.ShareRef]*doc[allocation.Ledger]
 	terms      map[string][]*doc[allocation.Ledger] // by budget, sorted by start
 	closings   map[string]*doc[Closing]             // by key
-	amendments map[string]*doc[Amendment]           // by key
 	regions    map[string]*region
 	ordered    []*region // the same, by name
 	rebalances map[string]*doc[Rebalance]
@@ -41,8 +40,6 @@ type state struct {
 	broken  map[allocation.ShareRef]string // ledgers that are not conserved, and why
 	strange map[string]string              // documents that this version does not know, and why
 	strandedDocs
-
-	closingBytes int // of all closings
 
 	opening, following, closing cursor // of the background work
 
@@ -69,8 +66,7 @@ func (s *state) clear() {
 	s.budgets = map[string]*doc[BudgetDocument]{}
 	s.ledgers = map[allocation.ShareRef]*doc[allocation.Ledger]{}
 	s.terms = map[string][]*doc[allocation.Ledger]{}
-	s.closings, s.closingBytes = map[string]*doc[Closing]{}, 0
-	s.amendments = map[string]*doc[Amendment]{}
+	s.closings = map[string]*doc[Closing]{}
 	s.rebalances = map[string]*doc[Rebalance]{}
 	s.tokens = map[string]*doc[TokenDocument]{}
 	s.vouches = map[string]*doc[VouchDocument]{}
@@ -126,10 +122,8 @@ func (s *state) enter(e Event) {
 	case "ledgers":
 		err = s.enterLedger(e)
 	case "closings":
-		err = s.enterClosing(e)
-	case "amendments":
-		delete(s.amendments, e.Key)
-		err = enter(e, func(d *doc[Amendment]) { s.amendments[e.Key] = d })
+		delete(s.closings, e.Key)
+		err = enter(e, func(d *doc[Closing]) { s.closings[e.Key] = d })
 	case "regions":
 		err = s.enterRegion(e)
 	case "contacts":

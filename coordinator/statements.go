@@ -145,7 +145,6 @@ func (s *Service) enterStatements(call allocation.SyncCall, arrived time.Time) [
 			if sh.unwritten.IsZero() {
 				sh.unwritten = arrived
 			}
-			sh.heard(st.Shares, whole)
 			s.state.setShares(r, sh, st.Shares, whole)
 		}
 		acks = append(acks, allocation.ShardAck{Shard: st.Shard, Number: sh.durable(), Whole: newer && !joins})

@@ -109,7 +109,6 @@ func (s *Service) status(ctx context.Context) (Status, error) {
 		add(SeverityWarning, "look at the clocks (NTP) and at the links of the regions", "%s", word)
 	}
 	s.regionProblems(st.Regions, add)
-	s.archiveProblems(add)
 	if len(st.Stranded) > 0 {
 		for _, unit := range slices.Sorted(maps.Keys(st.Stranded)) {
 			add(SeverityWarning, "`tranche stranded list` shows them; they are free again when the region calls", "%d %s are stranded", st.Stranded[unit], unit)

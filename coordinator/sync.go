@@ -112,9 +112,6 @@ func (s *Service) take(ctx context.Context, from string, call allocation.SyncCal
 	case err != nil:
 		return allocation.SyncAnswer{}, err
 	}
-	if err := s.enterLate(ctx, call, arrived); err != nil {
-		return allocation.SyncAnswer{}, err
-	}
 	acks := s.enterStatements(call, arrived)
 	s.noteDemand(call, arrived)
 	ended, err := s.forgetEnded(ctx, call)

@@ -53,7 +53,6 @@ type world struct {
 	clock    *clock
 	admin    string
 	log      hclog.Logger // of the replicas that are started next
-	archive  coordinator.Archive
 	replicas []*replica
 	memories []*memory
 	spoil    func(*coordinator.Config) // of the replicas that are started next
@@ -75,7 +74,7 @@ func newWorld(t *testing.T, n int) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, store: followers{openEtcd(t)}, archive: &shelf{}, clock: &clock{at: start}}
+	w := &world{t: t, store: followers{openEtcd(t)}, clock: &clock{at: start}}
 	for range n {
 		w.start()
 	}
@@ -95,7 +94,7 @@ func (w *world) startWith(m *memory) *replica {
 	token := make(chan string, 1)
 	r := &replica{registry: prometheus.NewRegistry(), memory: m}
 	config := coordinator.Config{
-		Store: w.store, Archive: w.archive, Memory: r.memory, Log: w.log, Runtime: w.clock, Registry: r.registry,
+		Store: w.store, Memory: r.memory, Log: w.log, Runtime: w.clock, Registry: r.registry,
 		OnFirstAdminToken: func(text string) { token <- text },
 		// Long, so that no test depends on how fast the machine is: clocks are moved by hand.
 		ReportUnreachableAfter: 90 * time.Second,

@@ -5,8 +5,6 @@ package main
 import (
 	"context"
 	"net/http"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -61,23 +59,6 @@ func apartTheatre(t *testing.T) (*theatre, *netns.Network) {
 		th.declare(b)
 	}
 	return th, network
-}
-
-// stranded is what the report says of one budget in the running period, by region.
-func (th *theatre) stranded(budget string) (map[string]int64, error) {
-	admin, err := th.Admin(0)
-	if err != nil {
-		return nil, err
-	}
-	var report coordinator.StrandedReport
-	_, err = admin.Do(th.t.Context(), api.Call{Method: http.MethodGet, Path: "/v1/stranded"}, &report)
-	of := map[string]int64{}
-	for _, l := range report.Lines {
-		if l.Budget == budget {
-			of[l.Region] += l.Stranded
-		}
-	}
-	return of, err
 }
 
 // stated waits until a region has stated so much spent.
@@ -194,16 +175,4 @@ func (l *load) admittedToo(earlier *load) {
 	}
 	l.unknown = append(l.unknown, earlier.unknown...)
 	l.strange = append(l.strange, earlier.strange...)
-}
-
-// tellLogs shows the ends of what the nodes and coordinators logged.
-func tellLogs(t *testing.T, dir string) {
-	logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
-	for _, name := range logs {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue
-		}
-		t.Logf("%s:\n%s", filepath.Base(name), text[max(0, len(text)-3000):])
-	}
 }

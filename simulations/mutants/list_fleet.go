@@ -84,7 +84,6 @@ func fleetMutants() []Mutant {
 		inFleet("regrant-on-timeout", "what a region holds is granted again once it is silent for long enough", silent, wireSeams(regrantOnTimeout), 4),
 		inFleet("close-by-coordinators-clock", "a ledger is closed by the coordinator's clock alone", silent, wireSeams(closeByCoordinator), 5),
 		inFleet("close-by-contact", "a ledger is closed as soon as its owners have closed their periods, whether all is stated or not", silent, storeSeams(closeByContact), 1),
-		inFleet("forget-late-statements", "what is settled after a term was closed is not entered in its record", anything, storeSeams(forgetLate), 1),
 		inFleet("overstate-returns", "an owner states more than it returned", moving, wireSeams(overstateReturns), 4),
 		inFleet("statements-by-last-writer", "statements are merged by last writer", anything, arriveSeams(byLastWriter), 1),
 		inFleet("reserved-by-maximum", "reserved permits are merged by maximum", anything, arriveSeams(reservedByMaximum), 1),

@@ -22,20 +22,3 @@ func closeByContact() storeSeam {
 		return s.Commit(ctx, t)
 	}}
 }
-
-// forgetLate passes over what an owner states of a term that is closed.
-func forgetLate() storeSeam {
-	return storeSeam{commit: func(ctx context.Context, s coordinator.Store, t coordinator.Txn) (coordinator.TxnResult, error) {
-		for i := range t.Puts {
-			if strings.HasPrefix(t.Puts[i].Key, closingsAt) {
-				edit(&t.Puts[i], func(c *coordinator.Closing) bool {
-					for j := range c.Regions {
-						c.Regions[j].Late = nil
-					}
-					return true
-				})
-			}
-		}
-		return s.Commit(ctx, t)
-	}}
-}

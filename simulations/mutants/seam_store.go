@@ -20,7 +20,6 @@ const (
 	marksAt   = coordinator.Root + "marks/"
 
 	contactsAt = coordinator.Root + "contacts/"
-	closingsAt = coordinator.Root + "closings/"
 )
 
 // storeSeam stands between a coordinator and etcd.

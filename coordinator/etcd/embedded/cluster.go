@@ -173,6 +173,9 @@ func (c *Cluster) Endpoints() []string {
 	return endpoints
 }
 
+// Dir is the folder with the data of a member. It is removed by Stop.
+func (c *Cluster) Dir(i int) string { return c.members[i].options.Dir }
+
 // Kill ends member i by SIGKILL and returns when it has ended. Its data stays.
 func (c *Cluster) Kill(i int) error {
 	m, err := c.running(i)

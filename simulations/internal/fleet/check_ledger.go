@@ -191,7 +191,7 @@ func (c *checks) ledgerClosed(key string) {
 		record := c.fleet.etcd.Items(strings.Replace(key, coordinator.Root+"ledgers/", coordinator.Root+"closings/", 1))
 		c.must(len(record) > 0, 5, "%s is gone without a closing", key)
 		if len(record) > 0 {
-			c.judgeClosing(v, read[coordinator.Closing](c, coordinator.Event{Item: record[0]}))
+			c.understated(v, read[coordinator.Closing](c, coordinator.Event{Item: record[0]}))
 		}
 		return
 	}

@@ -47,6 +47,25 @@ func (f *fleet) misstated() (list []string) {
 	return list
 }
 
+// understated judges that the record of a closed term says of no owner that it spent less than it did (invariant 1): a
+// ledger is closed only by what was stated.
+func (c *checks) understated(v *ledgerView, closing coordinator.Closing) {
+	for _, at := range closing.Regions {
+		db := c.databaseOf(at.Region)
+		if db == nil || db.Incarnation() != at.Incarnation {
+			continue
+		}
+		used := int64(0) // only falls once the periods are closed: a reservation may be given back
+		for _, k := range db.Keys(allocation.ShareRef{Budget: v.doc.Budget, Term: v.doc.Periods.Start()}) {
+			u, _ := db.Usage(k)
+			used += u.Spent + u.Reserved
+		}
+		c.fleet.notes["closings"]++
+		c.must(at.Spent+at.Reserved >= used, 1, "the closing of %s, term %s, says that %s spent %d and reserves %d, and it is %d in all",
+			v.doc.Budget, v.doc.Periods.Start(), at.Region, at.Spent, at.Reserved, used)
+	}
+}
+
 // counted sums the rows of a period and class.
 func (r *region) counted(ref allocation.ShareRef, of allocation.UsageKey) (sum counts) {
 	for _, k := range r.db.Keys(ref) {

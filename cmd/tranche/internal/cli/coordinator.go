@@ -31,8 +31,6 @@ type coordinatorOptions struct {
 	coldStart   string
 	unreachable time.Duration
 	tokenFile   string
-	retention   time.Duration
-	archive     string
 	log         logOptions
 }
 
@@ -58,8 +56,6 @@ it prints the first admin token, once.`,
 	f.StringVar(&o.stateDir, "state-dir", "", "`FOLDER`, on a disk that stays, in which this replica remembers what it wrote last (default with --dev: state in --data-dir)")
 	f.StringVar(&o.coldStart, "cold-start", coldStartWait, "without memory: `wait` until another coordinator vouches or every region has stated; or trust-etcd")
 	f.DurationVar(&o.unreachable, "report-unreachable-after", coordinator.DefaultReportUnreachableAfter, "silence after which what a region holds is reported as stranded")
-	f.DurationVar(&o.retention, "closing-retention", coordinator.DefaultClosingRetention, "how long the record of a closed term stays in etcd")
-	f.StringVar(&o.archive, "closing-archive", "", "`FOLDER` to move the records to after that (default closings in the state folder); none: they end")
 	f.StringVar(&o.tokenFile, "admin-token-file", "", "`FILE` to write the first admin token to (mode 0600) instead of printing it")
 	o.log.flags(f)
 	return c
@@ -79,8 +75,6 @@ func (o coordinatorOptions) check() error {
 		return usagef("--cold-start %q: use %s or %s", o.coldStart, coldStartWait, coldStartTrust)
 	case o.unreachable < time.Second:
 		return usagef("--report-unreachable-after %s: use at least 1s", o.unreachable)
-	case o.retention < time.Minute:
-		return usagef("--closing-retention %s: use at least 1m", o.retention)
 	}
 	return checkListen(o.listen, o.tls.given())
 }
@@ -126,15 +120,10 @@ func (a *App) runCoordinator(ctx context.Context, o coordinatorOptions) error {
 	if memory != nil {
 		defer memory.Close()
 	}
-	archive, err := o.openArchive(a.now)
-	if err != nil {
-		return err
-	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	service := coordinator.New(coordinator.Config{
 		Store: store, Memory: asMemory(memory), TrustEtcd: o.coldStart == coldStartTrust, Log: log, Registry: registry, ReportUnreachableAfter: o.unreachable, Version: Version(),
-		ClosingRetention: o.retention, Archive: archive,
 		OnFirstAdminToken: func(token string) { a.firstToken(token, o.tokenFile, log) },
 	})
 	server := &http.Server{

@@ -1,0 +1,149 @@
+//go:build long && linux
+
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"tranche/allocation"
+	"tranche/cmd/tranche/internal/process"
+	"tranche/cmd/tranche/internal/stage"
+	"tranche/coordinator/etcd/embedded"
+	"tranche/regional/postgres/cluster"
+)
+
+// backWithin is how soon after a promotion the region admits again.
+const backWithin = 5 * time.Second
+
+// patroniTheatre is a deployment whose us-east rests on three Postgres that Patroni keeps, with synchronous replicas.
+func patroniTheatre(t *testing.T) (*theatre, *cluster.Patroni) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "tranche-patroni-")
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // its members may run as another user
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	agreed, err := embedded.StartProcesses(t.Context(), 1, func(embedded.Options) *exec.Cmd {
+		cmd, err := process.Command(nil, "etcd-member")
+		if err != nil {
+			return &exec.Cmd{Err: err}
+		}
+		return cmd
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = agreed.Stop() })
+	p, err := cluster.StartPatroni(t.Context(), cluster.PatroniOptions{
+		Dir: dir, Etcd: strings.TrimPrefix(agreed.Endpoints()[0], "http://"), Members: 3,
+	})
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, err := p.CreateDatabase(t.Context(), "tranche")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := stage.Start(t.Context(), stage.Options{
+		Regions: []string{"us-east", "eu-west"}, NodesEach: 2, Coordinators: 2, EtcdMembers: 3, Unreachable: 3 * time.Second,
+		Databases: map[string]string{"us-east": url},
+	})
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			tellLogs(t, s.Dir)
+			tellDatabase(t, url)
+		}
+	})
+	th := &theatre{s, t}
+	th.declare(fixed("faults/all", 1_000_000, "big", allocation.Window{Calendar: "year"}))
+	th.declare(fixed("faults/seconds", 1_000_000, "big", allocation.Window{Every: 1}))
+	return th, p
+}
+
+// back measures how long after the promotion of another member the region admits again.
+func back(t *testing.T, p *cluster.Patroni, l *load, former int) {
+	t.Helper()
+	err := stage.Until(t.Context(), time.Minute, "another member leads", func() (bool, error) {
+		leads, err := p.Leader(t.Context())
+		return err == nil && leads != former, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	promoted := time.Now()
+	l.progress(t, 1, "us-east")
+	took := time.Since(promoted)
+	t.Logf("admissions are back %d ms after the promotion was seen", took.Milliseconds())
+	if took > backWithin {
+		t.Errorf("admissions were back %v after the promotion, not within %v", took, backWithin)
+	}
+}
+
+// A switchover that was planned and a leader that dies: a replica that lacks nothing is the same incarnation, so nothing
+// that was admitted is lost, nothing is charged twice, and the region goes on by itself.
+func TestPatroniFailsOver(t *testing.T) {
+	th, p := patroniTheatre(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	url := th.Regions["us-east"].Database
+	before := incarnation(t, url)
+	l := startLoad(ctx, t, th.Stage, "big")
+	l.progress(t, someMore, "us-east", "eu-west")
+
+	leads, err := p.Leader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Switchover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	back(t, p, l, leads)
+	l.progress(t, someMore, "us-east")
+	if err := p.Settled(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	dead, err := p.KillLeader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	back(t, p, l, dead)
+	l.progress(t, someMore, "us-east", "eu-west")
+	if err := p.StartMember(dead); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Settled(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.progress(t, someMore, "us-east", "eu-west")
+	stop()
+	l.judge(t, map[string][]string{"big": charges["big"]})
+	th.account()
+	if now := incarnation(t, url); now != before {
+		t.Errorf("the region is incarnation %s, and was %s", now, before)
+	}
+	if err := th.Failure(); err != nil {
+		t.Error(err)
+	}
+}
