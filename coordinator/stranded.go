@@ -29,6 +29,8 @@ type StrandedReport struct {
 	More             int                      `json:"more,omitempty"`
 	Total            map[string]StrandedTotal `json:"total"`             // by unit: different units are never added up
 	History          []Stranding              `json:"history,omitempty"` // what was stranded and is not any more, the latest first
+
+	most int // lines, if more than maxStrandedLines
 }
 
 // StrandedTotal is the sum over the lines of one unit. What is written off stands apart: it counts as spent.
@@ -149,7 +151,7 @@ func (r *StrandedReport) add(line StrandedLine) {
 	if t != (StrandedTotal{}) { // "0 tokens" is nothing to tell
 		r.Total[line.Unit] = t
 	}
-	if len(r.Lines) < maxStrandedLines {
+	if len(r.Lines) < max(r.most, maxStrandedLines) {
 		r.Lines = append(r.Lines, line)
 	} else {
 		r.More++
@@ -159,10 +161,15 @@ func (r *StrandedReport) add(line StrandedLine) {
 // stranded makes the report of what a filter selects. It looks at ledgers only while some region cannot be asked, lost its
 // history or is frozen.
 func (s *Service) stranded(f StrandedFilter) StrandedReport {
+	return s.strandedLines(f, maxStrandedLines)
+}
+
+// strandedLines is the report with so many lines at most.
+func (s *Service) strandedLines(f StrandedFilter, most int) StrandedReport {
 	at := s.now()
 	report := StrandedReport{
 		At: at.UTC(), UnreachableAfter: s.config.ReportUnreachableAfter.String(), EvidenceAge: s.evidenceAge().Milliseconds(),
-		Filter: f.orNil(), Lines: []StrandedLine{}, Total: map[string]StrandedTotal{},
+		Filter: f.orNil(), Lines: []StrandedLine{}, Total: map[string]StrandedTotal{}, most: most,
 	}
 	s.state.mu.Lock()
 	report.Revision = s.state.revision

@@ -24,6 +24,7 @@ const (
 	strandedEvery = 2 * time.Second
 	refusedEvery  = 30 * time.Second // how often a record is written only because more was refused elsewhere
 	periodEvery   = time.Minute      // and only because a period alike began
+	maxTracked    = 2 * maxBudgets   // lines: more than there can be but with very many former incarnations
 )
 
 // tracker is what the leader remembers between two looks.
@@ -59,7 +60,8 @@ func (s *Service) trackStranded(ctx context.Context) error {
 		t.fresh = now
 	}
 	found := map[shardOf]map[strandingID]StrandedLine{}
-	for _, line := range s.stranded(StrandedFilter{}).Lines {
+	// All of them: one that is left out would be taken for resolved.
+	for _, line := range s.strandedLines(StrandedFilter{}, maxTracked).Lines {
 		key := shardOf{line.Region, allocation.ShardOf(line.Budget)}
 		if found[key] == nil {
 			found[key] = map[strandingID]StrandedLine{}
