@@ -213,7 +213,6 @@ func find(t *testing.T, program string) (string, bool) {
 		t.Fatal(say)
 	}
 	t.Log(say)
-	fmt.Fprintln(os.Stderr, say)
 	return "", false
 }
 
