@@ -79,6 +79,9 @@ type AdmissionLine struct {
 	Spent      int64 // charged for good
 	Overdraft  int64
 	OnLapse    string
+
+	Enforcement string // Shadow or Meter, if the budget was not enforced; then it may be over its share
+	Would       Reason // see Uncharged: why nothing was charged; Allow where it was for another budget's sake
 }
 
 // Request is one request to an owner, complete but for what the owner decides.

@@ -80,6 +80,12 @@ type Budget struct {
 	// WaitForShare is how long, within its own deadline, a request waits for a top-up when it finds the region's share spent
 	// while permits may be free elsewhere. 0: not at all.
 	WaitForShare Duration `json:"wait_for_share,omitempty" yaml:"wait_for_share,omitempty"`
+	// Enforcement is "enforce", "shadow" or "meter".
+	Enforcement string `json:"enforcement,omitempty" yaml:"enforcement,omitempty"`
+	// EnforceFor are requests for which it is enforced all the same; only with shadow or meter.
+	EnforceFor *EnforceFor `json:"enforce_for,omitempty" yaml:"enforce_for,omitempty"`
+	// EnforcementUntil ends shadow or meter by itself; from then on the budget is enforced. 0: no end.
+	EnforcementUntil Instant `json:"enforcement_until,omitempty" yaml:"enforcement_until,omitempty"`
 }
 
 // Policy says which region may spend how much. "fixed" has Weights. "demand" hands
@@ -142,6 +148,7 @@ func (b Budget) WithDefaults() Budget {
 	orDefault(&b.OnLapse, OnLapseSpend)
 	orDefault(&b.LongestReservation, DefaultReservation)
 	orDefault(&b.OnExhausted, DefaultOnExhausted)
+	orDefault(&b.Enforcement, Enforce)
 	if b.MaxEvidenceAge != 0 {
 		orDefault(&b.OnStaleEvidence, OnStaleRefuse)
 	}

@@ -36,6 +36,7 @@ func (b Budget) Validate() error {
 	b.checkTemplate(&found)
 	b.checkTimes(&found, windowFault == nil)
 	b.checkAdmission(&found)
+	b.checkEnforcement(&found)
 	b.checkPolicy(&found, labels)
 	return found.err()
 }

@@ -171,6 +171,15 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 		"max_evidence_age":  r.parsed(&b.MaxEvidenceAge),
 		"on_stale_evidence": r.text(&b.OnStaleEvidence),
 		"wait_for_share":    r.parsed(&b.WaitForShare),
+		"enforcement":       r.text(&b.Enforcement),
+		"enforce_for": func(path string, value any) {
+			b.EnforceFor = &EnforceFor{}
+			r.object(map[string]readField{
+				"percent": r.count(&b.EnforceFor.Percent, 1, 100),
+				"match":   r.entries(func(key string) readField { return r.entry(&b.EnforceFor.Match, key) }),
+			})(path, value)
+		},
+		"enforcement_until": r.parsed(&b.EnforcementUntil),
 	})("", tree)
 }
 

@@ -15,7 +15,8 @@ const budgetJSON = `{
 	"match": {"tenant": "acme", "route": "/v1/chat"}, "missing_label": "unchecked",
 	"allocation": {"policy": "home", "region_from": "tier"},
 	"runs_alone_for": "3d", "max_instances": 1000, "admission_id": "generated", "on_lapse": "release",
-	"longest_reservation": "90s", "on_exhausted": 402, "max_evidence_age": "1m30s", "on_stale_evidence": "admit", "wait_for_share": "2s"}`
+	"longest_reservation": "90s", "on_exhausted": 402, "max_evidence_age": "1m30s", "on_stale_evidence": "admit", "wait_for_share": "2s",
+	"enforcement": "shadow", "enforce_for": {"percent": 5, "match": {"plan": "free"}}, "enforcement_until": "2026-12-01T00:00:00Z"}`
 
 // Every field must arrive: one that is silently dropped is a rule that is not enforced.
 func TestParseBudgetReadsEveryField(t *testing.T) {
@@ -27,6 +28,7 @@ func TestParseBudgetReadsEveryField(t *testing.T) {
 		MissingLabel: MissingLabelUnchecked, Allocation: Policy{Policy: PolicyHome, RegionFrom: "tier"},
 		RunsAloneFor: 3 * Day, MaxInstances: 1000, AdmissionID: AdmissionIDGenerated, OnLapse: OnLapseRelease,
 		LongestReservation: 90, OnExhausted: 402, MaxEvidenceAge: 90, OnStaleEvidence: OnStaleAdmit, WaitForShare: 2,
+		Enforcement: Shadow, EnforceFor: &EnforceFor{Percent: 5, Match: map[string]string{"plan": "free"}}, EnforcementUntil: 1_796_083_200,
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("read %+v, %v; want %+v", got, err, want)

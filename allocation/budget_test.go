@@ -114,6 +114,12 @@ func TestBudgetProblemsNameTheField(t *testing.T) {
 		{"on_lapse", func(b *Budget) { b.OnLapse = "refund" }},
 		{"longest_reservation", func(b *Budget) { b.LongestReservation = 31 * Day }},
 		{"on_exhausted", func(b *Budget) { b.OnExhausted = 403 }},
+		{"enforcement", func(b *Budget) { b.Enforcement = "off" }},
+		{"enforce_for", func(b *Budget) { b.EnforceFor = &EnforceFor{Percent: 5} }},
+		{"enforce_for", func(b *Budget) { b.Enforcement, b.EnforceFor = Shadow, &EnforceFor{} }},
+		{"enforce_for.percent", func(b *Budget) { b.Enforcement, b.EnforceFor = Shadow, &EnforceFor{Percent: 101} }},
+		{"enforce_for.match", func(b *Budget) { b.Enforcement, b.EnforceFor = Meter, &EnforceFor{Match: map[string]string{"A": "b"}} }},
+		{"enforcement_until", func(b *Budget) { b.EnforcementUntil = 5 }},
 		{"max_evidence_age", func(b *Budget) { b.MaxEvidenceAge = -1 }},
 		{"on_stale_evidence", func(b *Budget) { b.OnStaleEvidence = OnStaleAdmit }},
 		{"on_stale_evidence", func(b *Budget) { b.MaxEvidenceAge, b.OnStaleEvidence = Minute, "allow" }},
@@ -186,7 +192,7 @@ func TestDefaults(t *testing.T) {
 	got, want := b.WithDefaults(), b
 	want.MissingLabel, want.MaxInstances, want.RunsAloneFor = "refuse", 1_000_000, 6*Hour
 	want.AdmissionID, want.OnLapse, want.LongestReservation = "required", "spend", Hour
-	want.OnExhausted, want.OnStaleEvidence, want.Window.Zone = 429, "refuse", "UTC"
+	want.OnExhausted, want.OnStaleEvidence, want.Window.Zone, want.Enforcement = 429, "refuse", "UTC", "enforce"
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("defaults are %+v, want %+v", got, want)
 	}

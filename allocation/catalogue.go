@@ -140,7 +140,7 @@ type Line struct {
 	Budget  Budget
 	Version int64
 	Cost    int64
-	Problem Reason // not_home or no_allocation: no row is to be locked
+	Problem Reason // not_home, no_allocation; in shadow or metered also cost_unknown, label_missing: no row is to be locked
 	Home    string // for not_home; empty if no region of the term is its home
 }
 
@@ -163,12 +163,20 @@ func (c *Catalogue) Plan(r Request, now Instant) Plan {
 	}
 	for _, h := range hits {
 		cost, known := r.cost(h.Budget.Unit)
-		if !known {
-			return p.refuse(CostUnknown, h.Budget.Name, "budget "+h.Budget.Name+" counts "+h.Budget.Unit+"; give its cost in costs."+h.Budget.Unit)
+		if !known && h.Budget.enforces() {
+			return p.refuse(CostUnknown, h.Budget.Name, costUnknown(h.Budget))
 		}
-		p.Lines = append(p.Lines, c.line(h, r.Labels, cost, now))
+		line := c.line(h, r.Labels, cost, now)
+		if !known && line.Problem == "" {
+			line.Problem, line.Cost = CostUnknown, 0
+		}
+		p.Lines = append(p.Lines, line)
 	}
 	return p
+}
+
+func costUnknown(b Budget) string {
+	return "budget " + b.Name + " counts " + b.Unit + "; give its cost in costs." + b.Unit
 }
 
 func (p Plan) refuse(r Reason, budget, detail string) Plan {
@@ -191,6 +199,11 @@ func (c *Catalogue) line(h Hit, labels Labels, cost int64, now Instant) Line {
 		Budget:   h.Budget, Version: c.budgets[h.Budget.Name].Version, Cost: cost,
 	}
 	term, period, ok := c.period(h.Budget.Name, now)
+	if h.Missing != nil {
+		l.Problem = LabelMissing
+		l.Period, l.Until, l.Term = period.Start, period.End, term.Periods.Start()
+		return l
+	}
 	b := h.Budget
 	if ok {
 		l.Period, l.Until, l.Term = period.Start, period.End, term.Periods.Start()

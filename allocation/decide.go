@@ -141,14 +141,13 @@ func (l *Locked) admit(p Plan) Outcome {
 	}
 	for _, line := range p.Lines {
 		b := l.judge(line)
+		l.note(p, line, &b, &d)
 		d.Budgets = append(d.Budgets, b)
-		if b.Reason != Allow && d.Reason == Allow {
-			d.Reason, d.Action, d.Blames, d.Home = b.Reason, ActionRefused, line.Key(), line.Home
-			d.Retry = retryAfter(b.Reason, resets(b.Until, l.now()))
-			d.Detail = detail(b, line)
-		}
 	}
-	if d.Reason == Allow && p.Op != Check {
+	switch {
+	case d.Reason != Allow:
+		d.Would, d.WouldBlame = "", "" // it is refused anyway
+	case p.Op != Check:
 		l.charge(p, &d)
 	}
 	return Outcome{Decision: d}
@@ -164,23 +163,33 @@ func (l *Locked) past(p Plan) bool {
 
 // unfit finds what is wrong with an admission before any counter is looked at, but after the id was.
 func (l *Locked) unfit(p Plan) (Decision, bool) {
-	for _, line := range p.Lines {
-		if p.Generated && p.Op != Check && line.Budget.WithDefaults().AdmissionID != AdmissionIDGenerated {
-			d := l.refusal(p.Request, AdmissionIDMissing, "budget "+line.Key()+" requires an Admission-Id header; without one a retry could be charged again")
+	for _, reason := range []Reason{AdmissionIDMissing, EvidenceStale} {
+		for _, line := range p.Lines {
+			if l.unfitFor(p, line) != reason || line.Budget.EnforcementOf(p.Request, l.now()) != Enforce {
+				continue
+			}
+			text := fmt.Sprintf("budget %s admits on evidence of at most %s", line.Key(), line.Budget.MaxEvidenceAge)
+			if reason == AdmissionIDMissing {
+				text = "budget " + line.Key() + " requires an Admission-Id header; without one a retry could be charged again"
+			}
+			d := l.refusal(p.Request, reason, text)
 			d.Blames = line.Key()
 			return d, true
 		}
 	}
-	for _, line := range p.Lines {
-		longest := int64(line.Budget.MaxEvidenceAge) * 1_000_000
-		if longest == 0 || line.Budget.OnStaleEvidence == OnStaleAdmit || l.ObservedAt != 0 && l.Now-l.ObservedAt <= longest {
-			continue
-		}
-		d := l.refusal(p.Request, EvidenceStale, fmt.Sprintf("budget %s admits on evidence of at most %s", line.Key(), line.Budget.MaxEvidenceAge))
-		d.Blames = line.Key()
-		return d, true
-	}
 	return Decision{}, false
+}
+
+// unfitFor is what one budget has against an admission before its counter is looked at, or empty.
+func (l *Locked) unfitFor(p Plan, line Line) Reason {
+	longest := int64(line.Budget.MaxEvidenceAge) * 1_000_000
+	switch {
+	case p.Generated && p.Op != Check && line.Budget.WithDefaults().AdmissionID != AdmissionIDGenerated:
+		return AdmissionIDMissing
+	case longest == 0 || line.Budget.OnStaleEvidence == OnStaleAdmit || l.ObservedAt != 0 && l.Now-l.ObservedAt <= longest:
+		return ""
+	}
+	return EvidenceStale
 }
 
 // Key is the budget's name, with its instance.
@@ -264,6 +273,8 @@ func detail(b BudgetDecision, line Line) string {
 		return fmt.Sprintf("%s is at home in region %s", line.Key(), line.Home)
 	case NoAllocation:
 		return fmt.Sprintf("no opened term of %s holds this instant in this region", line.Key())
+	case CostUnknown:
+		return costUnknown(line.Budget)
 	}
 	return line.Key()
 }
@@ -284,13 +295,24 @@ func (l *Locked) charge(p Plan, d *Decision) {
 		al := AdmissionLine{
 			UsageKey: line.UsageKey, Until: line.Until, Unit: b.Unit, Version: b.Version, Generation: b.Generation,
 			Limit: b.Limit, Requested: line.Cost, OnLapse: line.Budget.WithDefaults().OnLapse,
+			Enforcement: b.Enforcement, Would: uncharged(*b, d.Would),
+		}
+		if al.Uncharged() {
+			al.Remaining, al.Share = b.Remaining, b.Share
+			a.Lines = append(a.Lines, al)
+			continue
+		}
+		fits := line.Cost
+		if b.Enforcement == Meter {
+			fits = min(fits, b.Remaining)
 		}
 		if p.Op == Reserve {
-			al.Held, u.Reserved = line.Cost, u.Reserved+line.Cost
+			al.Held, u.Reserved = fits, u.Reserved+fits
 		} else {
-			al.Spent, u.Spent = line.Cost, u.Spent+line.Cost
+			al.Spent, u.Spent = fits, u.Spent+fits
+			al.Overdraft, u.Overdraft = line.Cost-fits, saturated(u.Overdraft, line.Cost-fits)
 		}
-		b.Charged, b.Remaining = line.Cost, u.Spendable(b.Limit)
+		b.Charged, b.Overdraft, b.Remaining = fits, al.Overdraft, u.Spendable(b.Limit)
 		al.Remaining, al.Share = b.Remaining, b.Share
 		a.Lines = append(a.Lines, al)
 		l.ChangedUsage[line.UsageKey] = true

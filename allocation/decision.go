@@ -24,6 +24,10 @@ type Decision struct {
 	Home     string // the region to go to, for not_home; empty if there is none
 	Retry    int64  // seconds until it is worth another try; 0: no advice
 	Evidence Evidence
+
+	// Would is why enforcement would have refused what was let through in shadow, for the budget WouldBlame.
+	Would      Reason
+	WouldBlame string
 }
 
 // Admitted says whether the request may go on.
@@ -43,6 +47,8 @@ type BudgetDecision struct {
 	Overdraft  int64
 	Remaining  int64 // what this region may still spend after this decision
 	Reason     Reason
+	// Enforcement is Shadow or Meter, if the budget is not enforced for the request; Reason then refuses nobody.
+	Enforcement string
 }
 
 // refusal makes a refused decision.
@@ -104,8 +110,15 @@ func (l *Locked) answer(r Request, a *Admission, replayed bool) Decision {
 		d.Budgets = append(d.Budgets, BudgetDecision{
 			UsageKey: line.UsageKey, Until: line.Until, Unit: line.Unit, Version: line.Version, Generation: line.Generation,
 			Limit: line.Limit, Share: line.Share, Requested: line.Requested, Charged: line.Held + line.Spent, Overdraft: line.Overdraft,
-			Remaining: line.Remaining, Reason: Allow,
+			Remaining: line.Remaining, Reason: Allow, Enforcement: line.Enforcement,
 		})
+		if !line.Uncharged() {
+			continue
+		}
+		d.Budgets[len(d.Budgets)-1].Reason = line.Would
+		if line.Enforcement == Shadow && line.Would != Allow && d.Would == "" {
+			d.Would, d.WouldBlame = line.Would, Line{UsageKey: line.UsageKey}.Key()
+		}
 	}
 	return d
 }

@@ -237,7 +237,8 @@ func Stricter(a, b ConfiguredBudget) ConfiguredBudget {
 	out := b
 	limit := min(a.Budget.LimitOrZero(), b.Budget.LimitOrZero())
 	out.Budget.Limit, out.Deleted = &limit, a.Deleted || b.Deleted
-	if limit != b.Budget.LimitOrZero() || out.Deleted != b.Deleted {
+	out.Budget.stricter(a.Budget)
+	if limit != b.Budget.LimitOrZero() || out.Deleted != b.Deleted || !sameEnforcement(out.Budget, b.Budget) {
 		out.Version = b.Version + 1
 	}
 	return out

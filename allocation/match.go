@@ -15,6 +15,8 @@ const MaxBudgetsPerRequest = 8
 type Hit struct {
 	Budget   Budget
 	Instance string
+	// Missing says that it has no instance, for lack of a label. Only of a budget in shadow or metered: it may refuse nobody.
+	Missing *MissingLabel
 }
 
 // MissingLabel says why a request cannot be told a template's instance: Label
@@ -58,6 +60,8 @@ func MatchBudgets(budgets []Budget, l Labels) ([]Hit, *MissingLabel) {
 		switch {
 		case applies:
 			hits = append(hits, Hit{Budget: b, Instance: instance})
+		case label != "" && !b.enforces():
+			hits = append(hits, Hit{Budget: b, Missing: &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""}})
 		case label != "" && (missing == nil || b.Name < missing.Budget):
 			missing = &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""}
 		}
@@ -123,6 +127,8 @@ func (x *MatchIndex) Match(l Labels) ([]Hit, *MissingLabel) {
 		switch {
 		case applies:
 			hits = append(hits, Hit{Budget: *b, Instance: instance})
+		case label != "" && !b.enforces():
+			hits = append(hits, Hit{Budget: *b, Missing: &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""}})
 		case label != "" && missing == nil:
 			missing = &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""}
 		}

@@ -8,7 +8,7 @@ import (
 
 // lines finds the usage rows of an admission; false if one of them is not locked.
 func (l *Locked) lines(a *Admission) bool {
-	for _, line := range a.Lines {
+	for _, line := range a.charged() {
 		if l.Usage[line.UsageKey] == nil {
 			return false
 		}
@@ -21,7 +21,7 @@ func (l *Locked) change(a *Admission) {
 	if !l.Inserted[a.IDKey] {
 		l.Updated[a.IDKey] = true
 	}
-	for _, line := range a.Lines {
+	for _, line := range a.charged() {
 		l.ChangedUsage[line.UsageKey] = true
 	}
 }
@@ -52,7 +52,7 @@ func (l *Locked) settle(r Request, a *Admission) Outcome {
 	if unit != "" {
 		return l.refused(r, CostUnknown, "give the true cost in costs."+unit)
 	}
-	if a.Settled != nil || a.State == StateSpent {
+	if a.Settled != nil || a.State == StateSettled || a.State == StateSpent {
 		if !maps.Equal(costs, a.finalCosts()) {
 			return l.refused(r, AdmissionIDConflict, "this id was charged other costs before; what it was charged is final")
 		}
@@ -61,8 +61,8 @@ func (l *Locked) settle(r Request, a *Admission) Outcome {
 	if !l.lines(a) {
 		return Outcome{Again: true}
 	}
-	for i := range a.Lines {
-		l.settleLine(&a.Lines[i], costs[a.Lines[i].Unit])
+	for _, line := range a.charged() {
+		l.settleLine(line, costs[line.Unit])
 	}
 	a.State, a.Settled = StateSettled, costs
 	l.change(a)
@@ -98,13 +98,13 @@ func saturated(a, b int64) int64 {
 // one that is missing. Requests default to what was asked.
 func (a *Admission) trueCosts(r Request) (map[string]int64, string) {
 	costs := map[string]int64{}
-	for _, line := range a.Lines {
+	for _, line := range a.charged() {
 		n, ok := r.Costs[line.Unit]
 		if !ok && line.Unit != "requests" {
 			return nil, line.Unit
 		}
 		if !ok {
-			n = a.estimate(line)
+			n = a.estimate(*line)
 		}
 		costs[line.Unit] = max(costs[line.Unit], n)
 	}
@@ -116,7 +116,7 @@ func (a *Admission) estimate(line AdmissionLine) int64 {
 	if n, told := a.Settled[line.Unit]; told {
 		return n
 	}
-	if n := line.Held + line.Spent; n > 0 {
+	if n := line.Held + line.Spent; n > 0 && line.Enforcement != Meter { // which may hold less than was asked
 		return n
 	}
 	return line.Requested
@@ -128,8 +128,8 @@ func (a *Admission) finalCosts() map[string]int64 {
 		return a.Settled
 	}
 	costs := map[string]int64{}
-	for _, line := range a.Lines {
-		costs[line.Unit] = line.Spent
+	for _, line := range a.charged() {
+		costs[line.Unit] = line.Spent + line.Overdraft
 	}
 	return costs
 }
@@ -158,8 +158,7 @@ func (l *Locked) release(r Request, a *Admission) Outcome {
 
 // giveUp ends a reservation and charges nothing.
 func (l *Locked) giveUp(a *Admission, s State) {
-	for i := range a.Lines {
-		line := &a.Lines[i]
+	for _, line := range a.charged() {
 		u := l.Usage[line.UsageKey]
 		u.Reserved -= line.Held
 		line.Held = 0
@@ -191,10 +190,13 @@ func (l *Locked) extend(r Request, a *Admission) Outcome {
 	if d, ok := l.affords(r, a); !ok {
 		return Outcome{Decision: d}
 	}
-	for i := range a.Lines {
-		line := &a.Lines[i]
-		if more := r.Costs[line.Unit] - line.Held; more > 0 {
-			l.Usage[line.UsageKey].Reserved += more
+	for _, line := range a.charged() {
+		u, more := l.Usage[line.UsageKey], r.Costs[line.Unit]-line.Held
+		if line.Enforcement != "" { // nobody was refused for it: what does not fit waits for the settlement
+			more = l.roomFor(*line, more)
+		}
+		if more > 0 {
+			u.Reserved += more
 			line.Held += more
 		}
 	}
@@ -205,13 +207,22 @@ func (l *Locked) extend(r Request, a *Admission) Outcome {
 	return Outcome{Decision: l.told(r, a)}
 }
 
+// roomFor is how much more a budget that is not enforced holds for a reservation: in shadow all or nothing.
+func (l *Locked) roomFor(line AdmissionLine, more int64) int64 {
+	room := l.Usage[line.UsageKey].Spendable(l.Catalogue.limit(line.UsageKey.Budget))
+	if l.shut(line) != "" || line.Enforcement == Shadow && more > room {
+		return 0
+	}
+	return min(more, room)
+}
+
 // affords says whether every line of a reservation can grow as asked; if not, the refusal of the first that cannot.
 func (l *Locked) affords(r Request, a *Admission) (Decision, bool) {
-	for _, line := range a.Lines {
+	for _, line := range a.charged() {
 		u, limit := l.Usage[line.UsageKey], l.Catalogue.limit(line.UsageKey.Budget)
 		more := r.Costs[line.Unit] - line.Held
-		reason := l.shut(line)
-		if more <= 0 || reason == "" && more <= u.Spendable(limit) {
+		reason := l.shut(*line)
+		if more <= 0 || line.Enforcement != "" || reason == "" && more <= u.Spendable(limit) {
 			continue
 		}
 		asked := Line{UsageKey: line.UsageKey, Cost: more}
@@ -235,8 +246,7 @@ func (l *Locked) lapse(r Request, a *Admission) Outcome {
 		return Outcome{Again: true}
 	}
 	state := StateLapsedReleased
-	for i := range a.Lines {
-		line := &a.Lines[i]
+	for _, line := range a.charged() {
 		u := l.Usage[line.UsageKey]
 		u.Reserved -= line.Held
 		if line.OnLapse != OnLapseRelease {

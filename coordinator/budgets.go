@@ -76,6 +76,9 @@ func (s *Service) changeBudget(ctx context.Context, who actor, name string, b *a
 			return Change{}, err
 		}
 		plan, err := s.planBudget(name, b, cur)
+		if err == nil {
+			err = s.checkLoosened(who, &plan, cur)
+		}
 		if err != nil {
 			return Change{}, err
 		}

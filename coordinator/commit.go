@@ -23,7 +23,7 @@ const (
 )
 
 // actor is who does an act: the name of the token and the caller's address; node is a region's, as it names itself.
-type actor struct{ name, from, node string }
+type actor struct{ name, from, node, reason string }
 
 // nodeOf is the actor of what a region's call brings about. From is its address, where one is known.
 func nodeOf(call allocation.SyncCall, from string) actor {
@@ -118,7 +118,7 @@ func (s *state) knows(change Change) error {
 // auditLine is the line that stands in the transaction of its act. Old and new are what is worth knowing later.
 func (s *Service) auditLine(who actor, act, object string, old, new any) Item {
 	at := s.auditTime()
-	line := AuditLine{Format: documentFormat, At: at.UTC(), Who: who.name, From: who.from, Node: who.node, Act: act, Object: object, Old: raw(old), New: raw(new)}
+	line := AuditLine{Format: documentFormat, At: at.UTC(), Who: who.name, From: who.from, Node: who.node, Act: act, Object: object, Old: raw(old), New: raw(new), Reason: who.reason}
 	return put(fmt.Sprintf("%s%020d-%s", auditPrefix, at.UnixMicro(), s.random.hex(6)), line)
 }
 

@@ -195,6 +195,7 @@ type AuditLine struct {
 	Object string          `json:"object"`
 	Old    json.RawMessage `json:"old,omitempty"`
 	New    json.RawMessage `json:"new,omitempty"`
+	Reason string          `json:"reason,omitempty"` // that the caller gave
 }
 
 // errFormat says that a document is of a format that this version does not know.

@@ -30,7 +30,7 @@ func (s *Service) routes(mux *http.ServeMux) {
 	s.route(mux, "GET /v1/budgets", readers, s.serveListBudgets, pageAfter, pageLimit, withDeleted)
 	s.route(mux, "POST /v1/budgets/match", readers, s.serveMatch)
 	s.route(mux, "GET /v1/budgets/{name...}", readers, s.serveBudget)
-	s.route(mux, "PUT /v1/budgets/{name...}", admins, s.serveChangeBudget, dryRun)
+	s.route(mux, "PUT /v1/budgets/{name...}", admins, s.serveChangeBudget, dryRun, actReason)
 	s.route(mux, "DELETE /v1/budgets/{name...}", admins, s.serveDeleteBudget, dryRun)
 	s.route(mux, "GET /v1/shares/{name...}", readers, func(c call) (reply, error) {
 		a, err := s.shares(c.PathValue("name"))
@@ -213,7 +213,11 @@ func (s *Service) writeBudget(c call, name string, on condition) (reply, error) 
 	if name == "" {
 		name = b.Name
 	}
-	a, err := s.changeBudget(c.ctx, c.who(), name, &b, on, dry)
+	who := c.who()
+	if who.reason, err = c.reason(); err != nil {
+		return reply{}, err
+	}
+	a, err := s.changeBudget(c.ctx, who, name, &b, on, dry)
 	status := http.StatusOK
 	if on.create {
 		status = created(dry)

@@ -34,6 +34,9 @@ type storedLine struct {
 	Spent      int64  `json:"spent,omitempty"`
 	Overdraft  int64  `json:"overdraft,omitempty"`
 	OnLapse    string `json:"on_lapse"`
+
+	Enforcement string            `json:"enforcement,omitempty"`
+	Would       allocation.Reason `json:"would,omitempty"`
 }
 
 func restOf(a *allocation.Admission) (string, error) {
@@ -42,6 +45,7 @@ func restOf(a *allocation.Admission) (string, error) {
 		rest.Lines = append(rest.Lines, storedLine{
 			Until: int64(l.Until), Unit: l.Unit, Version: l.Version, Generation: l.Generation, Limit: l.Limit, Share: l.Share,
 			Requested: l.Requested, Remaining: l.Remaining, Held: l.Held, Spent: l.Spent, Overdraft: l.Overdraft, OnLapse: l.OnLapse,
+			Enforcement: l.Enforcement, Would: l.Would,
 		})
 	}
 	text, err := json.Marshal(rest)
@@ -65,6 +69,7 @@ func linesOf(rest storedRest, k keys) ([]allocation.AdmissionLine, error) {
 			},
 			Until: allocation.Instant(l.Until), Unit: l.Unit, Version: l.Version, Generation: l.Generation, Limit: l.Limit, Share: l.Share,
 			Requested: l.Requested, Remaining: l.Remaining, Held: l.Held, Spent: l.Spent, Overdraft: l.Overdraft, OnLapse: l.OnLapse,
+			Enforcement: l.Enforcement, Would: l.Would,
 		})
 	}
 	return lines, nil
