@@ -52,6 +52,12 @@ func (b Budget) EnforcementOf(r Request, now Instant) string {
 	return b.Enforcement
 }
 
+// Unenforced says whether the region knows budgets that apply to a request, and none of them is enforced for it.
+func (c *Catalogue) Unenforced(r Request, now Instant) bool {
+	hits, missing := c.index.Match(r.Labels)
+	return len(hits) > 0 && missing == nil && !slices.ContainsFunc(hits, func(h Hit) bool { return h.Budget.EnforcementOf(r, now) == Enforce })
+}
+
 // percentOf places an id in 0 to 99. The budget has no part in it, so that all budgets at 5 % enforce for the same ids.
 func percentOf(k IDKey) int64 {
 	sum := sha256.Sum256([]byte(k.Tenant + "\x00" + k.ID))

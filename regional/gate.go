@@ -25,6 +25,7 @@ type Call struct {
 	Lifetime    allocation.Duration
 	ID          string // empty: one is made, and the owner refuses it unless the budgets allow that
 	Correlation string
+	Legacy      string // what the limiter says that is still in force: allow or deny; empty: nothing is known
 }
 
 // Caller is the credential's name for the values of an Authorization header. If it is empty, problem says why.
@@ -55,11 +56,12 @@ func (g *Gate) Now() time.Time { return g.api.config.Now() }
 
 // Decide decides a call that arrived, and counts it.
 func (g *Gate) Decide(ctx context.Context, c Call, arrived, deadline time.Time) allocation.Decision {
-	body := callBody{op: c.Op, labels: c.Labels, costs: c.Costs, lifetime: c.Lifetime, id: c.ID, deadline: deadline.Sub(arrived)}
+	body := callBody{op: c.Op, labels: c.Labels, costs: c.Costs, lifetime: c.Lifetime, id: c.ID, deadline: deadline.Sub(arrived), legacy: c.Legacy}
 	request := g.api.request(&body, c.Caller, c.Correlation)
 	if c.Tenant != "" {
 		request.Key.Tenant = c.Tenant
 	}
+	defer g.api.watch.gatherSome()
 	return g.api.decide(ctx, []allocation.Request{request}, &body, arrived)[0]
 }
 
@@ -70,12 +72,21 @@ func (g *Gate) Find(ctx context.Context, key allocation.IDKey) (allocation.Decis
 
 // Refuse is a decision that the gate makes without the owner: nothing was charged for it.
 func (g *Gate) Refuse(c Call, reason allocation.Reason, detail string) allocation.Decision {
-	return allocation.Decision{
+	d := allocation.Decision{
 		Reason: reason, Action: allocation.ActionRefused, Op: c.Op, Detail: detail, Region: g.api.Catalogue().Region,
 		Key:      allocation.IDKey{Credential: c.Caller, Tenant: c.Labels[tenantLabel], ID: c.ID},
 		Evidence: allocation.Evidence{Correlation: c.Correlation},
 	}
+	if g.api.config.Shadow {
+		letThrough(&d)
+		g.api.config.Metrics.countShadow(&d)
+		g.api.watch.note(&allocation.Request{Op: allocation.Spend, Labels: c.Labels}, &d, c.Legacy, true)
+	}
+	return d
 }
+
+// Shadow says whether the node refuses nobody: what it would refuse, it lets through and says so.
+func (g *Gate) Shadow() bool { return g.api.config.Shadow }
 
 // Budget is the newest version of a budget that the node knows.
 func (g *Gate) Budget(name string) (allocation.Budget, bool) {

@@ -2,6 +2,7 @@ package regional
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -62,6 +63,11 @@ type HTTPConfig struct {
 	MaxConcurrent int
 	// Forward sends a spend that is at home elsewhere there, where its budget allows it; nil: nothing is forwarded.
 	Forward *Forwarder
+	// Shadow lets everything through: no call for an admission is refused, whatever is wrong. What would have been refused
+	// is told, counted and watched.
+	Shadow bool
+	// Watch gathers what shadow sees, for its report; nil: this API has its own.
+	Watch *Watch
 	// Now is the node's clock, for deadlines and for answers that no database dated; nil: time.Now.
 	Now func() time.Time
 }
@@ -76,6 +82,7 @@ type api struct {
 	metrics http.Handler
 	newID   func() string
 	random  func(n int64) int64 // 0 to n-1
+	watch   *Watch
 }
 
 // route is one path of the API.
@@ -83,9 +90,10 @@ type route struct {
 	path    string // also its name in metrics; the decisions' ends with a slash
 	methods []string
 	serve   func(w http.ResponseWriter, r *http.Request, caller string)
-	open    bool // answered without a token and beyond the concurrency bound
-	gateway bool // what is answered may go to the gateway's caller
-	quick   bool // answered beyond the concurrency bound: an operator's look at a node that is overloaded
+	open    bool          // answered without a token and beyond the concurrency bound
+	gateway bool          // what is answered may go to the gateway's caller
+	quick   bool          // answered beyond the concurrency bound: an operator's look at a node that is overloaded
+	op      allocation.Op // of a route whose calls a node in shadow never refuses
 	counts  [6]counter
 }
 
@@ -103,23 +111,28 @@ func newAPI(config HTTPConfig, b Backend) *api {
 	if config.MaxConcurrent <= 0 {
 		config.MaxConcurrent = DefaultConcurrent
 	}
+	if config.Watch == nil {
+		config.Watch = NewWatch(config.Now())
+	}
 	config.Metrics.watch(b)
 	a := &api{
 		Backend: b, config: config, routes: map[string]*route{}, tokens: tokens(config.Tokens),
 		slots: make(chan struct{}, config.MaxConcurrent), metrics: config.Metrics.handler(), newID: newAdmissionID, random: randomBelow,
+		watch: config.Watch,
 	}
 	post, get := []string{http.MethodPost}, []string{http.MethodGet, http.MethodHead}
 	for _, r := range []*route{
-		{path: "/v1/admit", methods: post, serve: a.admit},
-		{path: "/v1/admit/batch", methods: post, serve: a.admitBatch},
-		{path: "/v1/settle", methods: post, serve: a.speakOf(allocation.Settle)},
-		{path: "/v1/release", methods: post, serve: a.speakOf(allocation.Release)},
-		{path: "/v1/extend", methods: post, serve: a.speakOf(allocation.Extend)},
+		{path: "/v1/admit", methods: post, serve: a.admit, op: allocation.Spend},
+		{path: "/v1/admit/batch", methods: post, serve: a.admitBatch, op: allocation.Spend},
+		{path: "/v1/settle", methods: post, serve: a.speakOf(allocation.Settle), op: allocation.Settle},
+		{path: "/v1/release", methods: post, serve: a.speakOf(allocation.Release), op: allocation.Release},
+		{path: "/v1/extend", methods: post, serve: a.speakOf(allocation.Extend), op: allocation.Extend},
 		{path: "/v1/match", methods: post, serve: a.match},
 		{path: "/v1/authorize", methods: get, serve: a.authorize, gateway: true},
 		{path: decisionsPath, methods: get, serve: a.findDecision},
 		{path: "/v1/reservations", methods: get, serve: a.reservations},
 		{path: "/v1/account", methods: get, serve: a.account},
+		{path: "/v1/shadow", methods: get, serve: a.shadowReport, quick: true},
 		{path: "/v1/status", methods: get, serve: a.status, quick: true},
 		{path: "/healthz", methods: get, serve: a.healthz, open: true},
 		{path: "/readyz", methods: get, serve: a.readyz, open: true},
@@ -158,7 +171,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeFault(seen, fault{kind: notFound, detail: "there is no such path; see /v1/admit, /v1/status and the documentation"})
 		return
 	}
+	if a.config.Shadow && to.op != "" && r.Method == http.MethodPost {
+		seen.shadow, seen.route = a, to
+		if to.path == batchPath {
+			seen.sent = remember(r)
+		}
+	}
 	a.serve(seen, r, to)
+	a.watch.gatherSome()
 	to.counts[seen.class()].Inc()
 	if a.config.Logger.IsDebug() {
 		a.config.Logger.Debug("answered a request", "route", to.path, "method", r.Method, "status", seen.status)
@@ -218,6 +238,11 @@ func (a *api) callerOf(r *http.Request, to *route) (string, *fault) {
 type statusWriter struct {
 	http.ResponseWriter
 	status int
+
+	// Of a call that a node in shadow never refuses.
+	shadow *api
+	route  *route
+	sent   io.Reader // the body of a batch
 }
 
 // WriteHeader sends the status, once.

@@ -12,7 +12,7 @@ import (
 // tenantLabel is the label that scopes admission ids.
 const tenantLabel = "tenant"
 
-const admitFields = fieldLabels | fieldCosts | fieldOp | fieldDeadline | fieldLifetime | fieldID
+const admitFields = fieldLabels | fieldCosts | fieldOp | fieldDeadline | fieldLifetime | fieldID | fieldLegacy
 
 // admit answers POST /v1/admit.
 func (a *api) admit(w http.ResponseWriter, r *http.Request, caller string) {
@@ -135,7 +135,7 @@ func (a *api) speakOf(op allocation.Op) func(http.ResponseWriter, *http.Request,
 // decide asks the node, and counts what it said. An answer that is short is a broken promise of the node, whose charges
 // nobody knows.
 func (a *api) decide(ctx context.Context, requests []allocation.Request, body *callBody, arrived time.Time) []allocation.Decision {
-	decisions := a.Decide(ctx, requests, arrived.Add(body.deadline))
+	decisions := a.Decide(ctx, requests, a.patience(arrived, body.deadline))
 	for i := len(decisions); i < len(requests); i++ {
 		decisions = append(decisions, allocation.Decision{
 			Reason: allocation.OutcomeUnknown, Action: allocation.ActionRefused, Op: requests[i].Op, Key: requests[i].Key,
@@ -143,7 +143,17 @@ func (a *api) decide(ctx context.Context, requests []allocation.Request, body *c
 	}
 	a.config.Metrics.observeDecision(a.config.Now().Sub(arrived))
 	for i := range decisions {
+		legacy := body.legacy
+		if len(body.items) == len(requests) {
+			legacy = body.items[i].legacy
+		}
+		if i < len(requests) && a.shadowed(&requests[i], &decisions[i]) {
+			letThrough(&decisions[i])
+		}
 		a.config.Metrics.countDecision(&decisions[i])
+		if i < len(requests) {
+			a.watch.note(&requests[i], &decisions[i], legacy, a.config.Shadow)
+		}
 	}
 	return decisions
 }

@@ -42,9 +42,10 @@ const (
 	fieldID
 	fieldTenant
 	fieldItems
+	fieldLegacy
 )
 
-var fieldNames = []string{"labels", "costs", "op", "deadline_ms", "lifetime", "admission_id", "tenant", "items"}
+var fieldNames = []string{"labels", "costs", "op", "deadline_ms", "lifetime", "admission_id", "tenant", "items", "legacy"}
 
 // fieldsOf names a set of fields.
 func fieldsOf(set field) string {
@@ -68,6 +69,7 @@ type callBody struct {
 	id       string
 	tenant   string
 	items    []callBody
+	legacy   string // what the limiter says that is still in force
 }
 
 // read reads the body of a call that takes these fields. Its fault names all that is wrong.
@@ -179,10 +181,15 @@ func (b *callBody) readField(r *jsonReader, f field) {
 		b.tenant = readTenant(r)
 	case fieldItems:
 		b.items = readItems(r)
+	case fieldLegacy:
+		text, ok := r.text()
+		if b.legacy = text; ok && text != legacyAllow && text != legacyDeny {
+			r.wrong("is not a verdict", "use allow or deny: what the limiter says that is still in force")
+		}
 	}
 }
 
-const itemFields = fieldLabels | fieldCosts | fieldOp | fieldLifetime | fieldID
+const itemFields = fieldLabels | fieldCosts | fieldOp | fieldLifetime | fieldID | fieldLegacy
 
 func readItems(r *jsonReader) []callBody {
 	var items []callBody

@@ -1,6 +1,7 @@
 package regional
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 
@@ -65,6 +66,8 @@ type matchedBody struct {
 	Limit     int64       `json:"limit"`
 	Share     *int64      `json:"share,omitempty"`
 	Remaining *int64      `json:"remaining,omitempty"`
+
+	Enforcement string `json:"enforcement"` // enforce, shadow or meter, for these labels now
 }
 
 // match answers POST /v1/match. It charges nothing, and needs no costs.
@@ -87,6 +90,7 @@ func (a *api) match(w http.ResponseWriter, r *http.Request, caller string) {
 	}
 	for i := range plan.Lines {
 		answer.Budgets[i] = matchedOf(&plan.Lines[i], allocation.At(arrived))
+		answer.Budgets[i].Enforcement = plan.Lines[i].Budget.EnforcementOf(request, allocation.At(arrived))
 	}
 	// The shares are the owner's to tell. It may know budgets that the plan does not, or be away: then the plan stands.
 	decisions := a.Decide(r.Context(), []allocation.Request{request}, arrived.Add(body.deadline))
@@ -104,11 +108,19 @@ func planAtNoCost(c *allocation.Catalogue, r allocation.Request, now allocation.
 	r.Costs["requests"] = 0
 	for {
 		p := c.Plan(r, now)
+		again := false
+		for _, l := range p.Lines { // of budgets that refuse nobody
+			if l.Problem == allocation.CostUnknown {
+				r.Costs[l.Budget.Unit], again = 0, true
+			}
+		}
 		b, known := c.Budget(p.Blames)
-		if p.Refusal != allocation.CostUnknown || !known {
+		if !again && (p.Refusal != allocation.CostUnknown || !known) {
 			return p
 		}
-		r.Costs[b.Budget.Unit] = 0
+		if p.Refusal == allocation.CostUnknown && known {
+			r.Costs[b.Budget.Unit] = 0
+		}
 	}
 }
 
@@ -137,4 +149,5 @@ func (m *matchedBody) tell(b *allocation.BudgetDecision) {
 	}
 	m.Reason, m.Limit, m.Version = string(b.Reason), b.Limit, b.Version
 	m.Share, m.Remaining = &b.Share, &b.Remaining
+	m.Enforcement = cmp.Or(b.Enforcement, allocation.Enforce)
 }

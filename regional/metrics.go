@@ -22,6 +22,7 @@ type Metrics struct {
 	batches   prometheus.Histogram
 	requests  *prometheus.CounterVec
 	limits    map[string]counter // Envoy's calls by code
+	shadows   map[allocation.Reason]counter
 
 	startedOver prometheus.Counter
 }
@@ -58,6 +59,7 @@ func NewMetrics(registry *prometheus.Registry) *Metrics {
 	}
 	m := &Metrics{
 		registry: registry, admitted: map[string]map[allocation.Reason]counter{}, refused: map[allocation.Reason]counter{},
+		shadows:   map[allocation.Reason]counter{},
 		decisions: histogram("tranche_decision_duration_seconds", "Time from the arrival of a request for decisions to its answer.", latencyBuckets),
 		commits:   histogram("tranche_commit_duration_seconds", "Time that the database took to commit one batch of decisions.", latencyBuckets),
 		batches:   histogram("tranche_batch_size", "Requests that were decided in one transaction.", batchBuckets),
@@ -74,12 +76,14 @@ func NewMetrics(registry *prometheus.Registry) *Metrics {
 	for _, code := range []string{"ok", "over_limit", "unavailable", "unauthenticated"} {
 		m.limits[code] = limits.WithLabelValues(code)
 	}
+	shadows := vector("tranche_shadow_total", "Calls that were let through in shadow, by the reason for which enforcement would have refused them.", "reason")
 	reasons := []allocation.Reason{otherReason}
 	for _, a := range allocation.Answers() {
 		reasons = append(reasons, a.Reason)
 	}
 	for _, reason := range reasons {
 		if reason != allocation.Allow {
+			m.shadows[reason] = shadows.WithLabelValues(string(reason))
 			m.refused[reason] = refused.WithLabelValues(string(reason))
 		}
 		for _, result := range []string{resultAdmitted, resultReplayed, resultRefused, resultChecked} {
@@ -104,8 +108,21 @@ func (m *Metrics) ObserveBatch(requests int) { m.batches.Observe(float64(request
 // observeDecision records how long a request for decisions took.
 func (m *Metrics) observeDecision(took time.Duration) { m.decisions.Observe(took.Seconds()) }
 
+// countShadow counts what was let through.
+func (m *Metrics) countShadow(d *allocation.Decision) {
+	if d.Would == "" {
+		return
+	}
+	c, known := m.shadows[d.Would]
+	if !known {
+		c = m.shadows[otherReason]
+	}
+	c.Inc()
+}
+
 // countDecision counts one decision on an admission; what is said of an earlier admission does not count.
 func (m *Metrics) countDecision(d *allocation.Decision) {
+	m.countShadow(d)
 	result := resultRefused
 	switch {
 	case d.Op == allocation.Check:

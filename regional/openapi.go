@@ -81,7 +81,7 @@ func (s *schemas) operations() []operation {
 	idHeaders := []any{header1(admissionIDHeader), header1(idempotencyIDHeader)}
 	return []operation{
 		{path: "/v1/admit", method: "post", summary: "Ask for one admission", request: admitFields, parameters: idHeaders, answers: decided},
-		{path: "/v1/admit/batch", method: "post", summary: "Ask for many admissions, each by itself", request: fieldItems | fieldDeadline, required: []string{"items"}, answers: json200(reflect.TypeFor[batchBody]())},
+		{path: batchPath, method: "post", summary: "Ask for many admissions, each by itself", request: fieldItems | fieldDeadline, required: []string{"items"}, answers: json200(reflect.TypeFor[batchBody]())},
 		{path: "/v1/settle", method: "post", summary: "Tell the true costs of a reservation", request: speakFields[allocation.Settle], parameters: idHeaders, answers: decided},
 		{path: "/v1/release", method: "post", summary: "Give back what a reservation holds", request: speakFields[allocation.Release], parameters: idHeaders, answers: decided},
 		{path: "/v1/extend", method: "post", summary: "Give a reservation more time or units", request: speakFields[allocation.Extend], parameters: idHeaders, answers: decided},
@@ -89,6 +89,7 @@ func (s *schemas) operations() []operation {
 		{path: decisionsPath + "{admission_id}", method: "get", summary: "Where an admission stands", parameters: []any{path1("admission_id"), tenant}, answers: decided},
 		{path: "/v1/reservations", method: "get", summary: "Open reservations, a page at a time", parameters: pages, answers: json200(reflect.TypeFor[reservationsBody]())},
 		{path: "/v1/account", method: "get", summary: "All that the owner holds, for verify", parameters: pages, answers: json200(reflect.TypeFor[accountBody]())},
+		{path: "/v1/shadow", method: "get", summary: "What shadow saw: what enforcement would have refused", answers: json200(reflect.TypeFor[ShadowReport]())},
 		{path: "/v1/status", method: "get", summary: "The node and its region", answers: json200(reflect.TypeFor[NodeStatus]())},
 		{path: "/healthz", method: "get", summary: "The process runs", answers: text200, open: true},
 		{path: "/readyz", method: "get", summary: "Whether admissions commit", answers: ready, open: true},
@@ -121,7 +122,8 @@ func (s *schemas) refine() {
 		"type": oneOf(unique(append(decidedTypes, faultTypes...))...), "reason": object{"type": "string", "enum": faults},
 		"outcome": oneOf(outcomeNone, outcomeUnknown), "retry": retrySchema(),
 	})
-	s.narrow("Budget", object{"reason": reasonSchema()})
+	s.narrow("Shadow", object{"would": object{"type": "string", "enum": faults}, "outcome": oneOf(outcomeNone, outcomeUnknown)})
+	s.narrow("Budget", object{"enforcement": oneOf(allocation.Shadow, allocation.Meter), "reason": reasonSchema()})
 	s.narrow("Matched", object{"reason": reasonSchema()})
 	s.narrow("Unmatched", object{"reason": reasonSchema()})
 }

@@ -20,6 +20,7 @@ func sharedHeaders() object {
 		"Retry-After":            object{"description": "Whole seconds, where coming back may help.", "schema": object{"type": "string", "pattern": "^[1-9][0-9]*$"}},
 		"RateLimit":              text("What this region may still spend of each budget, and when it resets (draft-ietf-httpapi-ratelimit-headers)."),
 		"RateLimit-Policy":       text("Each budget's limit and window."),
+		shadowHeader:             text("Of what was let through in shadow: would= and the reason for which it would have been refused."),
 		"WWW-Authenticate":       text("Where a token is missing or not known."),
 		"Allow":                  must(text("The methods of the path.")),
 	}
@@ -37,6 +38,9 @@ func headersOf(status int) []string {
 		return append(names, "Allow")
 	case http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType:
 		return names
+	}
+	if status == http.StatusOK {
+		names = append(names, shadowHeader)
 	}
 	return append(names, "Retry-After", "RateLimit", "RateLimit-Policy")
 }
@@ -91,6 +95,8 @@ func (s *schemas) requestField(f field) object {
 		return idSchema()
 	case fieldTenant:
 		return object{"type": "string", "description": "The tenant label that the admission was made with."}
+	case fieldLegacy:
+		return oneOf(legacyAllow, legacyDeny)
 	case fieldItems:
 		return object{"type": "array", "minItems": 1, "maxItems": MaxBatchRequests, "items": s.body(itemFields, nil)}
 	}

@@ -39,6 +39,8 @@ type answerBody struct {
 	DecidedAt   string `json:"decided_at"`
 	ExpiresAt   string `json:"expires_at,omitempty"`
 
+	Shadow *shadowBody `json:"shadow,omitempty"` // of what was let through
+
 	*refusalBody
 
 	Budgets  []budgetBody `json:"budgets"`
@@ -86,6 +88,8 @@ type budgetBody struct {
 	Charged    int64       `json:"charged"`
 	Overdraft  int64       `json:"overdraft"`
 	Remaining  int64       `json:"remaining"` // what this region may still spend
+
+	Enforcement string `json:"enforcement,omitempty"` // shadow or meter, if it refuses nobody
 }
 
 type evidenceBody struct {
@@ -122,7 +126,7 @@ func (a *api) present(d *allocation.Decision) presented {
 	p.body = answerBody{
 		Detail: d.Detail, Decision: saidAdmitted, Reason: string(d.Reason), Action: d.Action, Op: string(d.Op),
 		AdmissionID: d.Key.ID, Region: d.Region, State: string(d.State), Replayed: d.Replayed,
-		DecidedAt: formatMicros(at), Budgets: make([]budgetBody, len(d.Budgets)), Evidence: evidenceOf(d, at),
+		DecidedAt: formatMicros(at), Shadow: a.shadowOf(d), Budgets: make([]budgetBody, len(d.Budgets)), Evidence: evidenceOf(d, at),
 	}
 	if d.Expires != 0 {
 		p.body.ExpiresAt = formatMicros(d.Expires)
@@ -158,18 +162,26 @@ func (a *api) presentRefusal(p *presented) {
 	if d.Reason == allocation.OutcomeUnknown {
 		refusal.Outcome = outcomeUnknown
 	}
-	if b := blamed(d); b != nil {
-		refusal.Blocking = &blockingBody{Budget: b.Budget, Instance: b.Instance, Unit: b.Unit, Period: periodOf(b)}
-	} else if d.Blames != "" {
-		refusal.Blocking = &blockingBody{Budget: blamedName(d)}
-		if b, known := a.Catalogue().Budget(refusal.Blocking.Budget); known {
-			refusal.Blocking.Unit = b.Budget.Unit
-		}
-	}
+	refusal.Blocking = a.blocking(d)
 	if row.Status == http.StatusTooManyRequests && d.Blames != "" {
 		refusal.Violated = []string{d.Blames}
 	}
 	p.body.refusalBody = refusal
+}
+
+// blocking names the first budget that refused; nil if none did.
+func (a *api) blocking(d *allocation.Decision) *blockingBody {
+	if b := blamed(d); b != nil {
+		return &blockingBody{Budget: b.Budget, Instance: b.Instance, Unit: b.Unit, Period: periodOf(b)}
+	}
+	if d.Blames == "" {
+		return nil
+	}
+	out := &blockingBody{Budget: blamedName(d)}
+	if b, known := a.Catalogue().Budget(out.Budget); known {
+		out.Unit = b.Budget.Unit
+	}
+	return out
 }
 
 // write answers with the decision.
@@ -177,6 +189,9 @@ func (p *presented) write(w http.ResponseWriter) {
 	setRateLimit(w.Header(), p.decision, p.now, p.retryAfter)
 	if p.retryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(p.retryAfter, 10))
+	}
+	if p.body.Shadow != nil {
+		w.Header().Set(shadowHeader, "would="+p.body.Shadow.Would)
 	}
 	contentType := "application/json"
 	if p.body.refusalBody != nil {
@@ -218,7 +233,7 @@ func budgetOf(b *allocation.BudgetDecision, now allocation.Instant) budgetBody {
 	out := budgetBody{
 		Budget: b.Budget, Instance: b.Instance, Unit: b.Unit, Reason: string(b.Reason), Period: periodOf(b),
 		Class: string(b.Class), Generation: b.Generation, Version: b.Version, Limit: b.Limit, Share: b.Share,
-		Requested: b.Requested, Charged: b.Charged, Overdraft: b.Overdraft, Remaining: b.Remaining,
+		Requested: b.Requested, Charged: b.Charged, Overdraft: b.Overdraft, Remaining: b.Remaining, Enforcement: b.Enforcement,
 	}
 	if out.Period != nil && b.Until != allocation.Never {
 		resets := resetsIn(b.Until, now)

@@ -91,6 +91,10 @@ type faultBody struct {
 
 // writeFault is the one place that tells a fault over HTTP.
 func writeFault(w http.ResponseWriter, f fault) {
+	if s, ours := w.(*statusWriter); ours && s.shadow != nil {
+		s.shadow.shadowedFault(s, f)
+		return
+	}
 	body := bodyOfFault(f)
 	if body.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(body.RetryAfter, 10))

@@ -61,6 +61,9 @@ func (a *api) public(d *allocation.Decision) Public {
 	}
 	set(admissionIDHeader, p.body.AdmissionID)
 	set(regionHeader, d.Region)
+	if d.Would != "" {
+		set(shadowHeader, "would="+string(d.Would))
+	}
 	if r := p.body.refusalBody; r != nil {
 		out.Outcome = r.Outcome
 		out.problem(publicBody{

@@ -243,6 +243,35 @@ func TestDeferred(t *testing.T) {
 	}
 }
 
+// If this failed, a service could not tell what shadow only let through, or would lose its traffic to a shadow.
+func TestShadow(t *testing.T) {
+	c := newClient(t, client.Options{})
+	r := tenant("shadow")
+	r.Legacy = "deny"
+	for i, want := range []allocation.Reason{"", "", allocation.CeilingReached} {
+		d, err := c.Reserve(t.Context(), r)
+		if err != nil || !d.Admitted() || d.Would != want || (want != "") != (d.Blocking != nil) {
+			t.Fatalf("%d: %+v, %v", i, d, err)
+		}
+		for range 2 {
+			if s, err := c.Settle(t.Context(), d.Ref(), nil); err != nil || s.State != allocation.StateSettled {
+				t.Errorf("%+v, %v", s, err)
+			}
+		}
+	}
+	if n := spent(t, "shadow"); n != 2 {
+		t.Errorf("%d spent of 2", n)
+	}
+	for range 5 {
+		if d, err := c.Admit(t.Context(), tenant("meter")); err != nil || !d.Admitted() || d.Would != "" {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	if n := spent(t, "meter"); n != 2 {
+		t.Errorf("%d spent of 2", n)
+	}
+}
+
 // If this failed, one admission could not be followed from its estimate to its true cost.
 func TestReservation(t *testing.T) {
 	c := newClient(t, client.Options{})

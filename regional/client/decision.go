@@ -23,6 +23,8 @@ type Request struct {
 	Lifetime time.Duration
 	// Wait is how long a refusal that may pass later is waited for, in whole, within the context's deadline; 0: not at all.
 	Wait time.Duration
+	// Legacy is what the limiter says that is still in force, "allow" or "deny", for `tranche shadow report`; empty: nothing.
+	Legacy string
 }
 
 // Ref names an admission that was made, for Settle, Release, Extend and Find.
@@ -93,6 +95,8 @@ type Decision struct {
 	Budgets []Budget
 	// Header has the answer's RateLimit fields, which may be forwarded.
 	Header http.Header
+	// Would is, of what was let through in shadow, the reason for which it would have been refused; see Blocking.
+	Would allocation.Reason
 	// FailedOpen says that nothing was decided or charged, and Options.FailOpen let the request through all the same.
 	FailedOpen bool
 
@@ -140,6 +144,11 @@ type wire struct {
 	Blocking    *Blocking              `json:"blocking"`
 	Affordable  map[string]int64       `json:"affordable"`
 	Budgets     []Budget               `json:"budgets"`
+	Shadow      *struct {
+		Would    allocation.Reason `json:"would"`
+		Outcome  string            `json:"outcome"`
+		Blocking *Blocking         `json:"blocking"`
+	} `json:"shadow"`
 }
 
 // decision is what the wire says; in a batch the status stands in the body.
@@ -150,6 +159,9 @@ func (w wire) decision(status int, h http.Header, ref Ref) Decision {
 		Type: w.Type, Title: w.Title, Detail: w.Detail, Retryable: w.Retryable, Retry: w.Retry,
 		RetryAfter: seconds(w.RetryAfter), Outcome: w.Outcome, Home: w.Home, Blocking: w.Blocking, Affordable: w.Affordable,
 		Budgets: w.Budgets, Header: http.Header{}, said: w.Decision,
+	}
+	if w.Shadow != nil {
+		d.Would, d.Outcome, d.Blocking = w.Shadow.Would, w.Shadow.Outcome, w.Shadow.Blocking
 	}
 	if d.AdmissionID == "" {
 		d.AdmissionID = ref.ID

@@ -33,6 +33,8 @@ var budgets = []string{
 	`{"budget":"hold","unit":"requests","limit":1,"window":{"every":"1m"},"match":{"tenant":"hold"},"allocation":{"policy":"home","region":"us-east"}}`,
 	`{"budget":"last","unit":"requests","limit":50,"window":{"every":"1m"},"match":{"tenant":"last"},"allocation":{"policy":"home","region":"us-east"}}`,
 	`{"budget":"batch","unit":"requests","limit":5,"window":{"every":"1m"},"match":{"tenant":"batch"},"allocation":{"policy":"home","region":"us-east"}}`,
+	`{"budget":"shadow","unit":"requests","limit":2,"window":{"every":"1m"},"match":{"tenant":"shadow"},"enforcement":"shadow","allocation":{"policy":"home","region":"us-east"}}`,
+	`{"budget":"meter","unit":"requests","limit":2,"window":{"every":"1m"},"match":{"tenant":"meter"},"enforcement":"meter","allocation":{"policy":"home","region":"us-east"}}`,
 	`{"budget":"eu","unit":"requests","limit":3,"window":{"every":"1m"},"match":{"tenant":"eu"},"allocation":{"policy":"home","region":"eu-west"}}`,
 }
 

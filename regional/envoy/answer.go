@@ -71,6 +71,16 @@ func refuseAll(public regional.Public, descriptors int) *servicev3.RateLimitResp
 	return out
 }
 
+// passAll lets through, in shadow, a call that could not even be decided.
+func (s *Server) passAll(reason allocation.Reason, detail string, descriptors int) (*servicev3.RateLimitResponse, error) {
+	d := s.gate.Refuse(regional.Call{Op: allocation.Spend}, reason, detail)
+	out, err := s.answer(&call{}, &d)
+	for range descriptors {
+		out.Statuses = append(out.Statuses, &servicev3.RateLimitResponse_DescriptorStatus{Code: servicev3.RateLimitResponse_OK})
+	}
+	return out, err
+}
+
 // headerValues are the headers for Envoy's caller, in the order of their names.
 func headerValues(public *regional.Public) []*corev3.HeaderValue {
 	var out []*corev3.HeaderValue
@@ -157,7 +167,7 @@ func (s *Server) concerns(c *call, of *descriptor, budget string) bool {
 }
 
 func (s *Server) fill(to *servicev3.RateLimitResponse_DescriptorStatus, d *allocation.Decision, b *allocation.BudgetDecision) {
-	if b.Reason != allocation.Allow {
+	if b.Reason != allocation.Allow && b.Enforcement == "" { // in shadow and metered a budget refuses nobody
 		to.Code = servicev3.RateLimitResponse_OVER_LIMIT
 	}
 	to.LimitRemaining = clamp(b.Remaining)

@@ -81,21 +81,29 @@ func (s *Server) ShouldRateLimit(ctx context.Context, req *servicev3.RateLimitRe
 	if caller == "" {
 		caller, problem = s.gate.Caller(headers.Get("authorization"))
 	}
+	if caller == "" && s.gate.Shadow() {
+		return s.passAll(allocation.Reason("token_unknown"), problem, len(req.GetDescriptors()))
+	}
 	if caller == "" {
 		s.gate.Count(countUnauthenticated)
 		return nil, status.Error(codes.Unauthenticated, problem+" (gRPC metadata: authorization)")
 	}
 	c, wrong := s.config.Mapping.read(req)
+	if len(wrong) > 0 && s.gate.Shadow() {
+		return s.passAll(allocation.Reason("invalid_request"), wrong.Error(), len(req.GetDescriptors()))
+	}
 	if len(wrong) > 0 {
 		s.config.Logger.Debug("refused a call that is wrong", "domain", shown(req.GetDomain()), "problem", wrong.Error())
 		s.gate.Count(countOverLimit)
 		return refuseAll(s.gate.PublicProblem(wrong), len(req.GetDescriptors())), nil
 	}
 	asked := regional.Call{Caller: caller, Op: c.op, Labels: c.labels, ID: c.id, Correlation: correlation(headers)}
-	d := s.gate.Refuse(asked, allocation.Overloaded, "the node already works on as many requests as it may")
+	var d allocation.Decision
 	if s.gate.Enter() {
 		d = s.decide(ctx, &c, asked, arrived, deadlineOf(ctx, arrived))
 		s.gate.Leave()
+	} else {
+		d = s.gate.Refuse(asked, allocation.Overloaded, "the node already works on as many requests as it may")
 	}
 	return s.answer(&c, &d)
 }

@@ -29,6 +29,11 @@ type Decision struct {
 	Blocking    *Blocking        `json:"blocking"`
 	Affordable  map[string]int64 `json:"affordable"`
 	Budgets     []BudgetPart     `json:"budgets"`
+	Shadow      *struct {
+		Would    string    `json:"would"`
+		Title    string    `json:"title"`
+		Blocking *Blocking `json:"blocking"`
+	} `json:"shadow"` // of what was let through
 }
 
 // Blocking names the first budget that refused.

@@ -19,7 +19,7 @@ import (
 
 func (a *App) budgetsCommand() *cobra.Command {
 	return parent("budgets", "Declare budgets, and see how they are shared", "  tranche budgets apply budgets/\n  tranche budgets shares acme/requests",
-		a.applyCommand(), a.getBudgetCommand(), a.listBudgetsCommand(), a.matchCommand(), a.sharesCommand(), a.deleteBudgetCommand(), a.compensateCommand())
+		a.applyCommand(), a.getBudgetCommand(), a.listBudgetsCommand(), a.matchCommand(), a.sharesCommand(), a.shadowBudgetCommand(), a.deleteBudgetCommand(), a.compensateCommand())
 }
 
 // budgetPath is the path of a budget below a collection.
@@ -95,6 +95,7 @@ func (a *App) showBudget(b coordinator.BudgetAnswer) {
 	if d.WaitForShare > 0 {
 		wait = d.WaitForShare.String()
 	}
+	rows = append(rows, enforcementRows(d)...)
 	rows = append(rows,
 		[]any{"wait_for_share", wait},
 		[]any{"version", fmt.Sprintf("%d, changed %s", b.Version, b.Changed.UTC().Format("2006-01-02 15:04:05Z"))},

@@ -96,6 +96,9 @@ func (a *App) showDecision(d api.Decision) error {
 	}
 	if d.Admitted() {
 		a.printf("admitted in %s%s\n", d.Region, yes(d.Replayed, " (a replay: charged before, not again)"))
+		if s := d.Shadow; s != nil {
+			a.printf("  let through in shadow; enforcement would refuse it: %s (%s)\n", s.Would, s.Title)
+		}
 	} else {
 		a.printf("refused in %s: %s (%d)\n", d.Region, d.Reason, d.Status)
 		for _, text := range []string{d.Title, d.Detail} {

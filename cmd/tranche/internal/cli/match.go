@@ -82,6 +82,8 @@ type nodeMatched struct {
 		Limit     int64       `json:"limit"`
 		Share     *int64      `json:"share"` // nil: the owner could not be asked
 		Remaining *int64      `json:"remaining"`
+
+		Enforcement string `json:"enforcement"`
 	} `json:"budgets"`
 	Refusal *struct {
 		Reason string `json:"reason"`
@@ -122,7 +124,7 @@ func (a *App) showNodeMatch(m nodeMatched) {
 		if b.Period != nil {
 			period = b.Period.Start
 		}
-		rows = append(rows, []any{b.Budget + yes(b.Instance != "", " ["+b.Instance+"]"), b.Reason, told(b.Remaining), told(b.Share), b.Limit, b.Unit, period, b.Home})
+		rows = append(rows, []any{b.Budget + yes(b.Instance != "", " ["+b.Instance+"]"), b.Reason + yes(b.Enforcement == "shadow" || b.Enforcement == "meter", " ("+b.Enforcement+")"), told(b.Remaining), told(b.Share), b.Limit, b.Unit, period, b.Home})
 	}
 	a.printf("in region %s:\n", m.Region)
 	a.table([]string{"budget", "", "left here", "share", "limit", "unit", "period", "home"}, rows)

@@ -43,6 +43,7 @@ type nodeOptions struct {
 	name, advertise      string
 	syncEvery, retention time.Duration
 	lanes                int
+	shadow               bool
 	envoy                envoyOptions
 	forward              forwardOptions
 	log                  logOptions
@@ -80,6 +81,7 @@ When the coordinator cannot be reached the region goes on with the shares that i
 	f.DurationVar(&o.syncEvery, "sync-every", time.Second, "how long the coordinator may hold a call that has nothing to say")
 	f.DurationVar(&o.retention, "retention", 24*time.Hour, "how long admission ids are remembered")
 	f.IntVar(&o.lanes, "lanes", 2, "transactions in flight")
+	f.BoolVar(&o.shadow, "shadow", false, "refuse nobody, whatever is wrong; say, count and report what would have been refused")
 	o.envoy.flags(f)
 	o.forward.flags(f)
 	o.log.flags(f)
@@ -181,29 +183,51 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 		}
 		defer stop()
 	}
-	owner, err := a.openOwner(ctx, o, deployment, log)
-	if err != nil {
-		return err
-	}
-	defer owner.Shut()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := regional.NewMetrics(registry)
-	node := regional.NewNode(regional.Config{
+	config := regional.Config{
 		Region: o.region, Name: o.nodeName(listener.Addr()), URL: o.url(listener.Addr()), Version: Version(), Deployment: deployment,
 		Coordinator: coordinator, SyncEvery: o.syncEvery, Retention: allocation.Duration(o.retention / time.Second), Lanes: o.lanes,
 		Log: log, Metrics: metrics,
-	}, owner)
-	door := regional.HTTPConfig{Tokens: gateways, Metrics: metrics, Logger: log.Named("http"), Forward: forward}
-	beside, err := o.envoy.open(door, node, tlsConfig, log.Named("envoy"))
+	}
+	door := regional.HTTPConfig{
+		Tokens: gateways, Metrics: metrics, Logger: log.Named("http"), Forward: forward, Shadow: o.shadow, Watch: regional.NewWatch(a.now()),
+	}
+	open := func(ctx context.Context) (*postgres.Store, error) { return a.openOwner(ctx, o, deployment, log) }
+	backend, run, shut, err := o.backend(ctx, config, open, log)
 	if err != nil {
 		return err
 	}
-	server := regional.NewServer(regional.NewHandler(door, node))
+	defer shut()
+	beside, err := o.envoy.open(door, backend, tlsConfig, log.Named("envoy"))
+	if err != nil {
+		return err
+	}
+	server := regional.NewServer(regional.NewHandler(door, backend))
 	server.TLSConfig = tlsConfig
 	server.ErrorLog = log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug})
 	log.Info("listening", "address", listener.Addr().String(), "tls", tlsConfig != nil, "region", o.region, "version", Version())
-	return serve(ctx, server, listener, node.Run, log, beside)
+	return serve(ctx, server, listener, run, log, beside)
+}
+
+// backend is the node over its database, and what runs it. In shadow the database may come later.
+func (o *nodeOptions) backend(ctx context.Context, config regional.Config, open func(context.Context) (*postgres.Store, error), log hclog.Logger) (
+	b regional.Backend, run func(context.Context) error, shut func(), err error) {
+	if o.shadow {
+		log.Warn("in shadow: this node refuses nobody, whatever is wrong")
+		s := &shadowed{
+			Late: regional.NewLate(config.Region, config.Name), open: open, log: log,
+			make: func(owner *postgres.Store) *regional.Node { return regional.NewNode(config, owner) },
+		}
+		return s, s.run, func() {}, nil
+	}
+	owner, err := open(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	node := regional.NewNode(config, owner)
+	return node, node.Run, owner.Shut, nil
 }
 
 // contact is the way to the coordinator.
