@@ -3,9 +3,11 @@ package cli
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -204,11 +206,16 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 	if err != nil {
 		return err
 	}
-	server := regional.NewServer(regional.NewHandler(door, backend))
-	server.TLSConfig = tlsConfig
-	server.ErrorLog = log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug})
 	log.Info("listening", "address", listener.Addr().String(), "tls", tlsConfig != nil, "region", o.region, "version", Version())
-	return serve(ctx, server, listener, run, log, beside)
+	return serve(ctx, nodeServer(door, backend, tlsConfig, log), listener, run, log, beside)
+}
+
+// nodeServer is the server of a node's API.
+func nodeServer(door regional.HTTPConfig, b regional.Backend, withTLS *tls.Config, log hclog.Logger) *http.Server {
+	server := regional.NewServer(regional.NewHandler(door, b))
+	server.TLSConfig = withTLS
+	server.ErrorLog = log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug})
+	return server
 }
 
 // backend is the node over its database, and what runs it. In shadow the database may come later.
