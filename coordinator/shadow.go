@@ -9,14 +9,14 @@ import (
 // actReason is the query parameter that says why a budget is loosened.
 const actReason = "reason"
 
-// maxReason bounds it, in bytes.
-const maxReason = 500
+// maxShadowReason bounds it, in bytes.
+const maxShadowReason = 500
 
 // reason is why the caller acts, for the audit; empty if it says nothing.
 func (c call) reason() (string, error) {
 	text := c.URL.Query().Get(actReason)
-	if len(text) > maxReason {
-		return "", invalid(actReason, fmt.Sprintf("has %d bytes", len(text)), fmt.Sprintf("use at most %d", maxReason))
+	if len(text) > maxShadowReason {
+		return "", invalid(actReason, fmt.Sprintf("has %d bytes", len(text)), fmt.Sprintf("use at most %d", maxShadowReason))
 	}
 	return text, nil
 }

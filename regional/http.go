@@ -202,7 +202,7 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
 	caller, refused := a.callerOf(r, to)
 	switch {
 	case refused != nil && to.gateway:
-		a.tellGateway(w, r, publicFault(*refused))
+		a.tellGateway(w, r, a.gatewayFault(*refused))
 		return
 	case refused != nil:
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -220,7 +220,7 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
 	default:
 		full := reasonFault(allocation.Overloaded, "the node already works on as many requests as it may")
 		if to.gateway {
-			a.tellGateway(w, r, publicFault(full))
+			a.tellGateway(w, r, a.gatewayFault(full))
 			return
 		}
 		writeFault(w, full)

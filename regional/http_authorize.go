@@ -22,6 +22,7 @@ const (
 	costHeaders      = "Tranche-Cost-"  // and a unit
 	opHeader         = "Tranche-Op"
 	lifetimeHeader   = "Tranche-Lifetime"
+	legacyHeader     = "Tranche-Legacy"
 	tokenHeader      = "Tranche-Token" // instead of Authorization, which is the caller's at some gateways
 	methodLabel      = "method"
 	pathLabel        = "path"
@@ -29,7 +30,7 @@ const (
 	deadlineMillis   = "deadline_ms" // a parameter
 	labelsFrom       = "labels_from" // a parameter: label:Header pairs, for gateways that cannot copy one header to another
 	deniedAs403      = "403"
-	authorizeHeaders = "Tranche-Label-NAME, Tranche-Cost-UNIT, Tranche-Op, Tranche-Lifetime and Tranche-Token"
+	authorizeHeaders = "Tranche-Label-NAME, Tranche-Cost-UNIT, Tranche-Op, Tranche-Lifetime, Tranche-Legacy and Tranche-Token"
 )
 
 // originals are the headers of what the caller asked the gateway, by the gateway's way of naming them.
@@ -41,7 +42,7 @@ func (a *api) authorize(w http.ResponseWriter, r *http.Request, caller string) {
 	arrived := a.config.Now()
 	body, problems := readAuthorize(r)
 	if len(problems) > 0 {
-		a.tellGateway(w, r, publicFault(*invalid(problems...)))
+		a.tellGateway(w, r, a.gatewayFault(*invalid(problems...)))
 		return
 	}
 	requests := [1]allocation.Request{a.request(&body, caller, correlationOf(r.Header))}
@@ -164,7 +165,7 @@ func (h *headerReader) tranche(name string, values []string) {
 	text := values[0]
 	switch {
 	case name == tokenHeader:
-	case !isLabel && !isCost && name != opHeader && name != lifetimeHeader:
+	case !isLabel && !isCost && name != opHeader && name != lifetimeHeader && name != legacyHeader:
 		h.wrong(name, "is not known", "use "+authorizeHeaders+", and let no such header of a caller through")
 	case len(values) > 1:
 		h.wrong(name, "is given twice", "set it in the gateway, and let no such header of a caller through")
@@ -177,6 +178,10 @@ func (h *headerReader) tranche(name string, values []string) {
 		h.cost(name, strings.ToLower(unit), text)
 	case name == opHeader:
 		h.op(text)
+	case name == legacyHeader:
+		if h.body.legacy = text; text != legacyAllow && text != legacyDeny {
+			h.wrong(name, "is not a verdict", "use allow or deny: what the limiter says that is still in force")
+		}
 	default:
 		err := h.body.lifetime.UnmarshalText([]byte(text))
 		if err != nil || h.body.lifetime < 1 || h.body.lifetime > allocation.MaxReservation {

@@ -56,6 +56,7 @@ func (s *schemas) gatewayPath() object {
 		text("header", labelHeaders+"NAME", "The label NAME; any number of such headers."),
 		text("header", costHeaders+"UNIT", "The cost in UNIT; any number of such headers."),
 		text("header", opHeader, "spend, reserve or check"), text("header", lifetimeHeader, "Of a reservation, like 90s or 10m."),
+		text("header", legacyHeader, "allow or deny: what a limiter says that is still in force."),
 		text("header", tokenHeader, "The gateway's token, where Authorization is the caller's."),
 		text("query", deniedStatus, "403: every refusal has this status."), query1(deadlineMillis, "1 to 30000; default 1000"),
 		query1(labelsFrom, "label:Header pairs with commas between them: labels from other headers"),

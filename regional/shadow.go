@@ -89,15 +89,7 @@ func (a *api) shadowOf(d *allocation.Decision) *shadowBody {
 
 // shadowedFault answers a call of a node in shadow that could not even be decided.
 func (a *api) shadowedFault(w *statusWriter, f fault) {
-	d := allocation.Decision{
-		Reason: f.reason, Action: allocation.ActionRefused, Op: w.route.op, Region: a.Catalogue().Region, Detail: f.detail,
-	}
-	if d.Reason == "" {
-		d.Reason = allocation.Reason(f.kind)
-	}
-	letThrough(&d)
-	a.config.Metrics.countShadow(&d)
-	a.watch.note(&allocation.Request{Op: allocation.Spend}, &d, "", true)
+	d := a.faultThrough(f, w.route.op)
 	p := a.present(&d)
 	if w.sent == nil {
 		p.write(w)
@@ -110,6 +102,29 @@ func (a *api) shadowedFault(w *statusWriter, f fault) {
 	}
 	w.Header().Set(shadowHeader, "would="+string(d.Would))
 	writeJSON(w, http.StatusOK, "application/json", answer)
+}
+
+// faultThrough is the decision for a call that a node in shadow lets through although it could not be decided.
+func (a *api) faultThrough(f fault, op allocation.Op) allocation.Decision {
+	d := allocation.Decision{
+		Reason: f.reason, Action: allocation.ActionRefused, Op: op, Region: a.Catalogue().Region, Detail: f.detail,
+	}
+	if d.Reason == "" {
+		d.Reason = allocation.Reason(f.kind)
+	}
+	letThrough(&d)
+	a.config.Metrics.countShadow(&d)
+	a.watch.note(&allocation.Request{Op: allocation.Spend}, &d, "", true)
+	return d
+}
+
+// gatewayFault tells a fault to a gateway; in shadow it is let through.
+func (a *api) gatewayFault(f fault) Public {
+	if !a.config.Shadow {
+		return publicFault(f)
+	}
+	d := a.faultThrough(f, allocation.Spend)
+	return a.public(&d)
 }
 
 // itemsOf counts the items of a batch that could not be read as one.

@@ -84,6 +84,30 @@ func TestShadowNodePassesWhatIsWrong(t *testing.T) {
 	}
 }
 
+// If this failed, a gateway's sub-request would be refused by a node that only watches, or the old limiter's word be lost.
+func TestShadowAuthorize(t *testing.T) {
+	w := inShadow(t, twoTokens(t)...)
+	for want, headers := range map[string][]string{
+		"token_missing":        nil,
+		"invalid_request":      {"Tranche-Token: " + tokenA, "Tranche-Colour: red"},
+		"no_budget":            {"Tranche-Token: " + tokenA, "Admission-Id: a", "Tranche-Legacy: deny"},
+		"admission_id_missing": {"Tranche-Token: " + tokenA, "Tranche-Label-Tenant: acme"},
+	} {
+		r := w.call("GET", "/v1/authorize", "", headers...)
+		wantStatus(t, r, 200)
+		if r.Header.Get(shadowHeader) != "would="+want || r.Header.Get(decisionHeader) != saidAdmitted {
+			t.Errorf("%s: %v", want, r.Header)
+		}
+	}
+	report := w.watch.Report(time.UnixMicro(apiStart))
+	for _, c := range report.Budgets[0].Causes {
+		if c.Reason == "no_budget" && c.LegacyDeny != 1 {
+			t.Errorf("%+v", c)
+		}
+	}
+	wantStatus(t, newAPIWorld(t).call("GET", "/v1/authorize", "", "Tranche-Legacy: perhaps"), 400)
+}
+
 // If this failed, a node in shadow would wait as long as its callers let it.
 func TestShadowNodeIsQuick(t *testing.T) {
 	w := inShadow(t)
