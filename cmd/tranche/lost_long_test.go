@@ -33,10 +33,10 @@ const (
 )
 
 // lostTheatre is a deployment with one budget, and an etcd of one member, whose data can be taken back.
-func lostTheatre(t *testing.T) *theatre {
+func lostTheatre(t *testing.T, databases map[string]string) *theatre {
 	t.Helper()
 	s, err := stage.Start(t.Context(), stage.Options{
-		Regions: []string{"us-east", "eu-west"}, NodesEach: 2, Coordinators: 2, EtcdMembers: 1, Unreachable: 3 * time.Second,
+		Regions: []string{"us-east", "eu-west"}, NodesEach: 2, Coordinators: 2, EtcdMembers: 1, Unreachable: 3 * time.Second, Databases: databases,
 	})
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -159,7 +159,7 @@ func postgresProgram(t *testing.T, name string, arguments ...string) {
 
 // A logical backup that is restored under running nodes: system, database and timeline stay the same, and the log goes on.
 func TestPgRestoreUnderLoad(t *testing.T) {
-	th := lostTheatre(t)
+	th := lostTheatre(t, nil)
 	dump := filepath.Join(t.TempDir(), "dump")
 	startsAnew(t, th,
 		func(r *stage.Region) { postgresProgram(t, "pg_dump", "--format=custom", "--file="+dump, r.Database) },
@@ -178,7 +178,7 @@ func copyTree(t *testing.T, from, to string) {
 
 // A copy of the files, put back over the database that went on.
 func TestPhysicalRestoreUnderLoad(t *testing.T) {
-	th := lostTheatre(t)
+	th := lostTheatre(t, nil)
 	copied := filepath.Join(clustertest.Dir(t), "copy")
 	must := func(err error) {
 		t.Helper()
@@ -310,7 +310,7 @@ func TestEtcdRestoredUnderLoad(t *testing.T) {
 }
 
 func etcdRestored(t *testing.T, restart bool, prepare func(*theatre) func(string)) {
-	th := lostTheatre(t)
+	th := lostTheatre(t, nil)
 	kept := filepath.Join(t.TempDir(), "etcd")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

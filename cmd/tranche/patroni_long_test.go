@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"tranche/allocation"
 	"tranche/cmd/tranche/internal/process"
 	"tranche/cmd/tranche/internal/stage"
@@ -20,8 +22,8 @@ import (
 // backWithin is how soon after a promotion the region admits again.
 const backWithin = 5 * time.Second
 
-// patroniTheatre is a deployment whose us-east rests on three Postgres that Patroni keeps, with synchronous replicas.
-func patroniTheatre(t *testing.T) (*theatre, *cluster.Patroni) {
+// startPatroni starts Postgres servers that Patroni keeps, and makes a database in them.
+func startPatroni(t *testing.T, o cluster.PatroniOptions) (p *cluster.Patroni, url string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "tranche-patroni-")
 	if err == nil {
@@ -42,9 +44,8 @@ func patroniTheatre(t *testing.T) (*theatre, *cluster.Patroni) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = agreed.Stop() })
-	p, err := cluster.StartPatroni(t.Context(), cluster.PatroniOptions{
-		Dir: dir, Etcd: strings.TrimPrefix(agreed.Endpoints()[0], "http://"), Members: 3,
-	})
+	o.Dir, o.Etcd = dir, strings.TrimPrefix(agreed.Endpoints()[0], "http://")
+	p, err = cluster.StartPatroni(t.Context(), o)
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil {
 			t.Error(err)
@@ -53,10 +54,16 @@ func patroniTheatre(t *testing.T) (*theatre, *cluster.Patroni) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url, err := p.CreateDatabase(t.Context(), "tranche")
-	if err != nil {
+	if url, err = p.CreateDatabase(t.Context(), "tranche"); err != nil {
 		t.Fatal(err)
 	}
+	return p, url
+}
+
+// patroniTheatre is a deployment whose us-east rests on three Postgres that Patroni keeps, with synchronous replicas.
+func patroniTheatre(t *testing.T) (*theatre, *cluster.Patroni) {
+	t.Helper()
+	p, url := startPatroni(t, cluster.PatroniOptions{Members: 3})
 	s, err := stage.Start(t.Context(), stage.Options{
 		Regions: []string{"us-east", "eu-west"}, NodesEach: 2, Coordinators: 2, EtcdMembers: 3, Unreachable: 3 * time.Second,
 		Databases: map[string]string{"us-east": url},
@@ -146,4 +153,27 @@ func TestPatroniFailsOver(t *testing.T) {
 	if err := th.Failure(); err != nil {
 		t.Error(err)
 	}
+}
+
+// An asynchronous replica that lacks what was committed last takes over: that is lost history, and so a new incarnation.
+func TestPatroniFailsOverWithoutCommits(t *testing.T) {
+	p, url := startPatroni(t, cluster.PatroniOptions{Members: 2, Asynchronous: true})
+	th := lostTheatre(t, map[string]string{"us-east": url})
+	startsAnew(t, th,
+		func(*stage.Region) {
+			conn, err := pgx.Connect(t.Context(), url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(t.Context())
+			// The replica hears nothing more, and cannot come back.
+			if err := p.StopReplication(t.Context(), conn); err != nil {
+				t.Fatal(err)
+			}
+		},
+		func(*stage.Region) {
+			if _, err := p.KillLeader(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
 }

@@ -272,6 +272,19 @@ func (p *Patroni) until(ctx context.Context, what string, holds func() bool) err
 	return nil
 }
 
+// StopReplication cuts the replicas off from the leader, over a connection to it: they keep what they have.
+func (p *Patroni) StopReplication(ctx context.Context, leader *pgx.Conn) error {
+	for _, statement := range []string{
+		"alter role " + replicator + " nologin",
+		"select pg_terminate_backend(pid) from pg_stat_replication",
+	} {
+		if _, err := leader.Exec(ctx, statement); err != nil {
+			return fmt.Errorf("stop the replication: %w", err)
+		}
+	}
+	return nil
+}
+
 // Switchover hands the lead to another member, in order, and returns when that leads.
 func (p *Patroni) Switchover(ctx context.Context) error {
 	i, err := p.Leader(ctx)
