@@ -31,12 +31,24 @@ func (s *Service) closeTerms(ctx context.Context) (closed int, err error) {
 // overEverywhere says whether every incarnation that the ledger ever granted to has closed the term.
 func (s *Service) overEverywhere(l allocation.Ledger) bool {
 	for _, h := range holders(l) {
-		r := s.state.regions[h.Region]
-		if r == nil || r.contact.Incarnation != h.Incarnation || r.contact.StatedThrough < l.Periods.End() {
+		if r := s.state.regions[h.Region]; r == nil || !r.over(h, l.Periods.End()) {
 			return false
 		}
 	}
 	return true
+}
+
+// over says whether an incarnation spends nothing more of periods that end by then, and has stated all of it. A former one
+// states nothing any more: what it last stated stands, once its successor has closed these periods, or if it has none.
+func (r *region) over(h allocation.Holder, end allocation.Instant) bool {
+	if r.contact.Incarnation == h.Incarnation && r.contact.StatedThrough >= end {
+		return true
+	}
+	if r.doc == nil || !slices.Contains(r.doc.value.Former, h.Incarnation) {
+		return false
+	}
+	now := r.doc.value.Incarnation
+	return now == "" || r.contact.Incarnation == now && r.contact.StatedThrough >= end
 }
 
 // holders are the incarnations to which the ledger ever granted something, in their order.

@@ -108,6 +108,22 @@ func (s *Service) regionRoutes(mux *http.ServeMux) {
 		a, err := s.renewRegionToken(c.ctx, c.who(), c.PathValue("region"))
 		return ok(a), err
 	})
+	s.route(mux, "POST /v1/regions/{region}/seal", admins, func(c call) (reply, error) {
+		q, err := decodeBody[SealRequest](c, maxSyncBytes)
+		if err != nil {
+			return reply{}, err
+		}
+		a, err := s.seal(c.ctx, c.who(), c.PathValue("region"), q)
+		return ok(a), err
+	})
+	s.route(mux, "POST /v1/regions/{region}/adopt-failover", admins, func(c call) (reply, error) {
+		q, err := decodeBody[AdoptRequest](c, maxBody)
+		if err != nil {
+			return reply{}, err
+		}
+		a, err := s.adoptFailover(c.ctx, c.who(), c.PathValue("region"), q)
+		return ok(a), err
+	})
 	s.route(mux, "POST /v1/rebalances", admins, func(c call) (reply, error) {
 		dry, err := c.flag(dryRun)
 		if err != nil {

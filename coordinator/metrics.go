@@ -71,6 +71,13 @@ func newMetrics(s *Service, registry prometheus.Registerer) *metrics {
 	gauge("tranche_coordinator_unknown_documents", "Documents of a format that this version does not know.", locked(func() int { return len(s.state.strange) }))
 	gauge("tranche_coordinator_evidence_age_seconds", "Time since the last linearizable read of etcd that the picture is as new as.",
 		func() float64 { return s.evidenceAge().Seconds() })
+	gauge("tranche_coordinator_frozen", "1 while nothing is granted or opened, because etcd lost history.", locked(func() int {
+		if s.state.frozen() {
+			return 1
+		}
+		return 0
+	}))
+	gauge("tranche_coordinator_frozen_regions_missing", "Regions that have yet to state what they hold, for a freeze to end.", locked(func() int { return len(s.state.awaited()) }))
 	gauge("tranche_coordinator_leading", "1 while this replica does the background work.", func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()

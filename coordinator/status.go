@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"tranche/allocation"
@@ -45,7 +46,31 @@ type Status struct {
 	Above80       []BudgetUse        `json:"above_80_percent"`
 	Overcommitted []BudgetUse        `json:"overcommitted"`
 	Oldest        *OldestReservation `json:"oldest_reservation,omitempty"`
+	Frozen        *FrozenStatus      `json:"frozen,omitempty"` // etcd lost history; absent: it did not
 	Problems      []StatusProblem    `json:"problems"`
+}
+
+// FrozenStatus says why nothing is granted or opened, and for whom it waits.
+type FrozenStatus struct {
+	Since   time.Time `json:"since"`
+	Why     string    `json:"why"`
+	Missing []string  `json:"missing"` // regions that have not stated what they hold
+}
+
+// fillFrozen tells of a freeze. The caller holds the lock.
+func (s *Service) fillFrozen(st *Status, add addStatus) {
+	if s.state.standing == nil {
+		return
+	}
+	d := s.state.standing.value
+	st.History = d.History
+	if d.Freeze == nil {
+		return
+	}
+	st.Frozen = &FrozenStatus{Since: d.Since, Why: d.Freeze.Why, Missing: s.state.awaited()}
+	add(SeverityCritical, "bring these regions back; one that is not registered any more must be registered again; see 'etcd restored' in deploy/docs/failures.md",
+		"nothing is granted and no term is opened since %s: etcd lost history (%s); regions that have yet to state what they hold: %s",
+		d.Since.Format(timeForm), d.Freeze.Why, cmp.Or(strings.Join(st.Frozen.Missing, ", "), "none"))
 }
 
 // BudgetUse is how far a budget is used in its running period, as stated.
@@ -126,6 +151,7 @@ func (s *Service) fillStatus(st *Status, add addStatus) {
 	if d := s.state.deployment; d != nil {
 		st.Deployment, st.History, st.Config = d.value.ID, d.value.History, d.value.Config
 	}
+	s.fillFrozen(st, add)
 	st.Revision, st.Budgets, st.Ledgers = s.state.revision, s.state.liveBudgets(), len(s.state.ledgers)
 	st.Behind, st.Conserved = s.state.countBehind(s.instant()), len(s.state.broken) == 0
 	for i, ref := range sortedRefs(s.state.broken, nil) {
