@@ -58,8 +58,10 @@ type Committer struct {
 	refresh time.Duration
 	memory  Memory // nil: none
 	around  func() (string, allocation.History)
-	tried   bool   // the memory holds a mark that was tried, and not what became of it
-	onLost  func() // hears that the own mark is gone; nil: nobody does
+	tried   bool // the memory holds a mark that was tried, and not what became of it
+	// unsettled: what became of the last write is not known, and Run is ending. The memory keeps what was tried.
+	unsettled bool
+	onLost    func() // hears that the own mark is gone; nil: nobody does
 
 	line line // of those that Run has not taken into waiting yet
 

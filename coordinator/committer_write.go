@@ -35,6 +35,7 @@ func (c *Committer) write(ctx context.Context, batch []*pending) {
 		switch {
 		case errors.Is(err, ErrUnknownOutcome):
 			truth, revision := c.settle(ctx, next)
+			c.unsettled = truth == truthUnknown
 			if truth == truthFenced {
 				batch = stillWanted(batch)
 				continue // it never took effect and never will: the same as if it had not been tried

@@ -62,7 +62,7 @@ func (c *Committer) remember(ctx context.Context, tried ...Item) error {
 // rememberHeld saves what is known of the last write, when none follows it at once: an etcd that went back to just before
 // that write would otherwise look as if it had never been made. A crash before this leaves one write that cannot be told.
 func (c *Committer) rememberHeld(ctx context.Context) {
-	if !c.tried || c.ended() != nil {
+	if !c.tried || c.unsettled || c.ended() != nil {
 		return
 	}
 	if err := c.remember(ctx); err != nil {
@@ -108,6 +108,9 @@ func (c *Committer) recall(ctx context.Context) (recollection, error) {
 		return allocation.MarkMemory{Left: r.Left, Tried: tried}.Judge(now) != allocation.MarkLost
 	}
 	held := is(allocation.Mark{}) || slices.ContainsFunc(r.Tried, is)
+	if c.Mark().Writer == r.Writer && !(held && now.Count > 0) {
+		c.renew() // an attempt before this one had found the mark in place
+	}
 	switch {
 	case !r.Trusted:
 		// It had found out nothing yet.
@@ -117,12 +120,40 @@ func (c *Committer) recall(ctx context.Context) (recollection, error) {
 		c.writer, c.mark, c.trusted = r.Writer, now, true
 		c.mu.Unlock()
 		c.known, c.heldAt = item, c.runtime.Now()
+		if len(r.Tried) > 0 {
+			return found, c.fenceRecalled(ctx, r)
+		}
 	case now.Count == 0 && c.runtime.Now().Sub(r.At) > markKept/2:
 		// Another process may have swept it.
 	default:
 		found.lost = fmt.Sprintf("writer %s left mark %d, found %s", r.Writer, r.Left.Count, describe(item))
 	}
 	return found, nil
+}
+
+// fenceRecalled replaces the mark, so that a write of the life before, which may still be on its way, compares it in vain.
+// Where it arrives first, its mark stands, and is as much our own. After an error all is to be compared anew.
+func (c *Committer) fenceRecalled(ctx context.Context, r Remembered) error {
+	fence := c.nextMark()
+	next := r
+	next.At, next.Tried = c.runtime.Now().UTC(), append(slices.Clone(r.Tried), c.markOf(fence))
+	if err := c.memory.Save(context.WithoutCancel(ctx), next); err != nil {
+		return fmt.Errorf("save the mark in the state directory: %w", err)
+	}
+	c.tried = true
+	started := c.runtime.Now()
+	result, err := c.commit(ctx, Txn{Compares: []Item{c.known}, Puts: []Item{fence}})
+	switch {
+	case err != nil:
+		return err
+	case result.Committed:
+		c.hold(fence, result.Revision, started)
+		return nil
+	case slices.Contains(r.Tried, c.markOf(result.Current[0])):
+		c.hold(result.Current[0], result.Current[0].Revision, started)
+		return nil
+	}
+	return errors.New("the mark changed while it was compared")
 }
 
 // renew goes on as a new writer, which remembers nothing. Only Run calls it.

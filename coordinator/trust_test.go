@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -212,5 +213,51 @@ func TestAskedIsNotTrusted(t *testing.T) {
 	}
 	if why := string(w.acts(r, "history.freeze")[0].New); !strings.Contains(why, "nobody vouches for") {
 		t.Errorf("the audit says %s", why)
+	}
+}
+
+// A coordinator that crashes while a write is on its way starts again before that write arrives. Its own late write is no
+// lost history.
+func TestWriteOfTheLifeBeforeArrivesLate(t *testing.T) {
+	w, east, west := two(t, 1)
+	w.vanish(w.replicas[0], false)
+	m := w.memories[0]
+	mark := read(t, w.store, coordinator.Root+"marks/"+m.saved.Writer)
+	late := coordinator.Txn{
+		Compares: []coordinator.Item{mark},
+		Puts:     []coordinator.Item{{Key: mark.Key, Value: []byte(`{"format":1,"count":9999,"value":"late"}`)}},
+	}
+	m.saved.Tried = []allocation.Mark{{Writer: m.saved.Writer, Count: 9999, Value: "late"}}
+	r := w.start()
+	if result, err := w.store.Commit(t.Context(), late); err != nil || result.Committed {
+		t.Fatalf("it takes effect: %+v %v", result, err)
+	}
+	w.round(r, east, west)
+	if w.freezes(r) != 0 {
+		t.Error("it takes its own write for lost history")
+	}
+}
+
+// A process that ends before it knows what became of its last write remembers what it tried. If it forgot, that write would
+// be lost history at the next start, and all would be frozen for nothing.
+func TestUnsettledWriteIsRemembered(t *testing.T) {
+	store, m := &faultyStore{Store: openEtcd(t)}, &memory{}
+	c := coordinator.NewCommitter(store, nil, coordinator.WithMemory(m, func() (string, allocation.History) { return "", allocation.History{} }))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	c.Trust()
+	if _, err := c.Commit(t.Context(), replace(coordinator.Item{Key: document("unsettled")}, "1")); err != nil {
+		t.Fatal(err)
+	}
+	store.decide = func(int, coordinator.Txn) fault { cancel(); return lostAfter }
+	if _, err := c.Commit(t.Context(), replace(read(t, store, document("unsettled")), "2")); err == nil {
+		t.Log("the answer came in time")
+	}
+	<-ended
+	now := read(t, store.Store, coordinator.Root+"marks/"+m.saved.Writer)
+	known := append(slices.Clone(m.saved.Tried), m.saved.Left)
+	if !slices.ContainsFunc(known, func(k allocation.Mark) bool { return strings.Contains(string(now.Value), k.Value) && k.Value != "" }) {
+		t.Errorf("it left %s, and remembers %+v", now.Value, m.saved)
 	}
 }

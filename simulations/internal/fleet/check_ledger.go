@@ -78,7 +78,9 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 		c.ledgers[ref] = v
 	} else if !v.restored {
 		c.must(!v.closed, 8, "the ledger of %s, term %s, was closed and is there again", ref.Budget, ref.Term)
-		c.must(next.Generation.Number > v.doc.Generation.Number, 8, "the ledger of %s, term %s, went from generation %s to %s", ref.Budget, ref.Term, v.doc.Generation, next.Generation)
+		// Settled under a new history, with nothing stranded by it, a ledger says the same as before.
+		settled := next.Generation == v.doc.Generation && next.History.Number > v.doc.History.Number
+		c.must(settled || next.Generation.Number > v.doc.Generation.Number, 8, "the ledger of %s, term %s, went from generation %s to %s", ref.Budget, ref.Term, v.doc.Generation, next.Generation)
 		c.must(next.Periods.Len() == v.doc.Periods.Len() && next.Periods.End() == v.doc.Periods.End(), 10, "the periods of %s, term %s, changed", ref.Budget, ref.Term)
 		c.must(next.Version >= v.doc.Version, 8, "the ledger of %s, term %s, went from version %d to %d", ref.Budget, ref.Term, v.doc.Version, next.Version)
 	}
