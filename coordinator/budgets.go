@@ -32,6 +32,7 @@ type BudgetAnswer struct {
 
 	// Of a change only.
 	DryRun     bool                `json:"dry_run,omitempty"`
+	Preview    *Preview            `json:"preview,omitempty"` // of a dry run: the running period
 	Difference []FieldChange       `json:"difference,omitempty"`
 	From       allocation.Instant  `json:"from,omitempty"`        // the first period that it counts for
 	WindowFrom *allocation.Instant `json:"window_from,omitempty"` // a changed window counts from here
@@ -84,7 +85,7 @@ func (s *Service) changeBudget(ctx context.Context, who actor, name string, b *a
 		}
 		answer = plan.answer
 		if dry {
-			answer.DryRun = true
+			answer.DryRun, answer.Preview = true, s.preview(plan)
 			return Change{}, nil
 		}
 		return s.writePlan(who, plan, cur)

@@ -1,0 +1,65 @@
+package coordinator
+
+import (
+	"fmt"
+
+	"tranche/allocation"
+)
+
+// Preview says what a change of a budget does in its running period, before it is made. A limit that is lowered takes
+// nothing from an owner: until a region hears of it, and for good while it cannot be asked, it may spend all that it holds.
+// So the most that may still be spent in the period is what is out, or the limit, whichever is more.
+type Preview struct {
+	Period        allocation.Period `json:"period"`
+	Limit         int64             `json:"limit"`         // as it is
+	NewLimit      int64             `json:"new_limit"`     // as it will be
+	Out           int64             `json:"out"`           // granted and not returned
+	Overcommitted int64             `json:"overcommitted"` // how far the new limit lies below that, until returns arrive
+	Largest       int64             `json:"largest_spend"` // of the whole period, whatever happens
+	Regions       []PreviewRegion   `json:"regions"`
+	Notes         []string          `json:"notes,omitempty"`
+}
+
+// PreviewRegion is one incarnation's part: as last stated, and as it will be.
+type PreviewRegion struct {
+	allocation.Holder
+	InContact bool  `json:"in_contact"`
+	Held      int64 `json:"held"`
+	Spent     int64 `json:"spent"`
+	Reserved  int64 `json:"reserved"`
+	MaySpend  int64 `json:"may_still_spend"` // of what it holds, beyond what is spent and reserved
+	Target    int64 `json:"target"`          // what it will hold once all is done
+}
+
+// preview looks at the running period of a plan; nil if none is open, or if the counts are of instances.
+func (s *Service) preview(plan budgetPlan) *Preview {
+	now := s.instant()
+	for _, w := range plan.ledgers {
+		i, running := w.after.Periods.Find(now)
+		if w.before == nil || !running || w.after.Template {
+			continue
+		}
+		before, after := w.before.value.EntryAt(i), w.after.EntryAt(i)
+		p := &Preview{Period: w.after.Periods.At(i), Limit: before.Limit, NewLimit: after.Limit, Regions: []PreviewRegion{}}
+		for _, h := range holders(w.before.value) {
+			st, _ := s.lastStatement(h, refOf(w.before.value))
+			left := w.before.value.RemainderAt(h, i, st, 0)
+			r := PreviewRegion{
+				Holder: h, InContact: s.canBeAsked(h, s.now()), Held: left.Granted - left.Returned, Spent: left.Spent, Reserved: left.Reserved, MaySpend: left.Stranded,
+			}
+			for _, a := range after.Allocations {
+				if a.Holder == h {
+					r.Target += a.Target
+				}
+			}
+			p.Out += r.Held
+			p.Regions = append(p.Regions, r)
+			if excess := r.Held - r.Target; excess > 0 && !r.InContact {
+				p.Notes = append(p.Notes, fmt.Sprintf("region %s cannot be asked: it may spend %d more, and returns what lies above %d only when it is back", h.Region, r.MaySpend, r.Target))
+			}
+		}
+		p.Overcommitted, p.Largest = max(0, p.Out-p.NewLimit), max(p.Out, p.NewLimit)
+		return p
+	}
+	return nil
+}

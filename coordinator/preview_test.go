@@ -1,0 +1,62 @@
+package coordinator_test
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"tranche/allocation"
+	"tranche/coordinator"
+)
+
+// Before a limit is lowered somebody must be able to know what may be spent all the same, and by whom; and it must be so.
+func TestPreview(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	east.spend("acme/requests", 12)
+	east.sync(r)
+	preview := func(limit string) *coordinator.Preview {
+		t.Helper()
+		recorder := w.request(r, "PUT", "/v1/budgets/acme/requests?dry_run=true", budgetJSON("acme/requests", limit), "If-Match", `"1"`)
+		return decoded[coordinator.BudgetAnswer](w, recorder).Preview
+	}
+	if p := preview("300"); p == nil || p.Limit != 100 || p.NewLimit != 300 || p.Out != 100 || p.Overcommitted != 0 || p.Largest != 300 {
+		t.Fatalf("raised: %+v", p)
+	}
+	w.clock.move(40 * time.Second) // us-east has called last; eu-west has not for too long after this
+	w.clock.move(55 * time.Second)
+	east.untilQuiet(r)
+	east.spend("acme/requests", 7)
+	east.sync(r)
+	p := preview("10")
+	if p == nil || p.Out != 100 || p.Overcommitted != 90 || p.Largest != 100 || len(p.Regions) != 2 || len(p.Notes) != 1 {
+		t.Fatalf("lowered: %+v", p)
+	}
+	if away, here := p.Regions[0], p.Regions[1]; away.Region != "eu-west" || away.InContact || away.MaySpend != 40 || away.Target != 4 ||
+		!here.InContact || here.Spent != 7 || here.MaySpend != 53 || here.Target != 6 {
+		t.Errorf("%+v", p.Regions)
+	}
+	if get[coordinator.BudgetAnswer](w, r, "/v1/budgets/acme/requests").Version != 1 {
+		t.Error("a preview changed something")
+	}
+	// It is made, and the region that is away spends all that it may: no more than was said.
+	w.must(r, 200, "PUT", "/v1/budgets/acme/requests", budgetJSON("acme/requests", "10"), "If-Match", `"1"`)
+	east.untilQuiet(r)
+	more := west.spend("acme/requests", 1000) + east.spend("acme/requests", 1000)
+	if more != 40 || 7+more > p.Largest {
+		t.Errorf("%d more are spent in the period from %s", more, allocation.Instant(p.Period.Start))
+	}
+	recorder := w.request(r, "DELETE", "/v1/budgets/acme/requests?dry_run=true", nil, "If-Match", `"2"`)
+	if p := decoded[coordinator.BudgetAnswer](w, recorder).Preview; p == nil || p.NewLimit != 0 || p.Regions[1].Target != 0 {
+		t.Errorf("deleted: %+v", p)
+	}
+}
+
+func decoded[T any](w *world, recorder *httptest.ResponseRecorder) (out T) {
+	w.t.Helper()
+	if err := json.Unmarshal(recorder.Body.Bytes(), &out); err != nil || recorder.Code/100 != 2 {
+		w.t.Fatalf("%d %s", recorder.Code, recorder.Body)
+	}
+	return out
+}
