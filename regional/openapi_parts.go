@@ -79,16 +79,22 @@ func (s *schemas) body(fields field, required []string) object {
 func (s *schemas) requestField(f field) object {
 	switch f {
 	case fieldLabels:
-		return object{"type": "object", "maxProperties": allocation.MaxLabels, "additionalProperties": object{"type": "string", "minLength": 1, "maxLength": allocation.MaxLabelValue},
-			"description": "They choose the budgets; tenant also scopes the id."}
+		return object{
+			"type": "object", "maxProperties": allocation.MaxLabels, "additionalProperties": object{"type": "string", "minLength": 1, "maxLength": allocation.MaxLabelValue},
+			"description": "They choose the budgets; tenant also scopes the id.",
+		}
 	case fieldCosts:
-		return object{"type": "object", "maxProperties": maxCosts, "additionalProperties": object{"type": "integer", "minimum": 0, "maximum": allocation.MaxUnits},
-			"description": "By unit. requests is 1 unless given; any other unit that a budget counts must be given."}
+		return object{
+			"type": "object", "maxProperties": maxCosts, "additionalProperties": object{"type": "integer", "minimum": 0, "maximum": allocation.MaxUnits},
+			"description": "By unit. requests is 1 unless given; any other unit that a budget counts must be given.",
+		}
 	case fieldOp:
 		return oneOf(allocation.Spend, allocation.Reserve, allocation.Check)
 	case fieldDeadline:
-		return object{"type": "integer", "minimum": MinDeadline.Milliseconds(), "maximum": MaxDeadline.Milliseconds(), "default": DefaultDeadline.Milliseconds(),
-			"description": "From the arrival of the call. No commit is begun that cannot finish in time."}
+		return object{
+			"type": "integer", "minimum": MinDeadline.Milliseconds(), "maximum": MaxDeadline.Milliseconds(), "default": DefaultDeadline.Milliseconds(),
+			"description": "From the arrival of the call. No commit is begun that cannot finish in time.",
+		}
 	case fieldLifetime:
 		return object{"type": "string", "description": "Of a reservation, like 90s or 10m; at most 720h."}
 	case fieldID:

@@ -78,7 +78,8 @@ type packed interface {
 func unpack(t *testing.T, from packed, to interface {
 	proto.Message
 	ValidateAll() error
-}) {
+},
+) {
 	t.Helper()
 	if err := from.UnmarshalTo(to); err != nil {
 		t.Fatal(err)
@@ -115,7 +116,9 @@ func TestEnvoyBlockFailsClosed(t *testing.T) {
 			}
 		}
 		for _, r := range managerOf(t, b).GetRouteConfig().GetVirtualHosts()[0].GetRoutes() {
-			if !r.GetRoute().GetIncludeVhRateLimits().GetValue() {
+			perRoute := &filterv3.RateLimitPerRoute{}
+			unpack(t, r.GetTypedPerFilterConfig()["envoy.filters.http.ratelimit"], perRoute)
+			if perRoute.GetVhRateLimits() != filterv3.RateLimitPerRoute_INCLUDE {
 				t.Errorf("a route with limits of its own is not asked for: %v", r)
 			}
 		}
