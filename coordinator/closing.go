@@ -28,14 +28,16 @@ func (s *Service) closeTerms(ctx context.Context) (closed int, err error) {
 	return eachOf(ctx, s, due, func(ref allocation.ShareRef) (Change, error) { return s.closeTerm(ref), nil })
 }
 
-// overEverywhere says whether every incarnation that the ledger ever granted to has closed the term.
+// overEverywhere says whether every incarnation that the ledger ever granted to has closed the term, and if none of them can
+// say so any more, whether any region has: no clock of ours decides.
 func (s *Service) overEverywhere(l allocation.Ledger) bool {
-	for _, h := range holders(l) {
-		if r := s.state.regions[h.Region]; r == nil || !r.over(h, l.Periods.End()) {
+	end, all := l.Periods.End(), holders(l)
+	for _, h := range all {
+		if r := s.state.regions[h.Region]; r == nil || !r.over(h, end) {
 			return false
 		}
 	}
-	return true
+	return len(all) == 0 || slices.ContainsFunc(s.state.ordered, func(r *region) bool { return r.contact.StatedThrough >= end })
 }
 
 // over says whether an incarnation spends nothing more of periods that end by then, and has stated all of it. A former one

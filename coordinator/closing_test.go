@@ -110,3 +110,49 @@ func (w *world) contact(region string) (c coordinator.Contact) {
 	}
 	return c
 }
+
+// A database that lost its history can say no more that its terms are over. Once everybody who can has said so, its ledgers
+// are closed, and what it held is not recovered; if this fails they stay in etcd for ever.
+func TestClosingDoesNotWaitForAFormerIncarnation(t *testing.T) {
+	w, east, west, first := overTerm(t, 1)
+	r := w.replicas[0]
+	former := east.incarnation
+	east.lost = true
+	east.sync(r)
+	west.sync(r)
+	w.persist(r)
+	w.persist(r)
+	if east.incarnation == former || w.closeTerms(r) != 0 && east.incarnation == "" {
+		t.Fatalf("us-east is still incarnation %s", east.incarnation)
+	}
+	east.closed = first.Until
+	east.untilQuiet(r)
+	w.persist(r)
+	w.persist(r)
+	w.closeTerms(r)
+	w.settle(r)
+	closings := get[coordinator.LedgersPage](w, r, "/v1/ledgers/acme/requests").Closings
+	if len(closings) == 0 || closings[0].Closing.Term != first.Term {
+		t.Fatalf("the term is not closed: %+v", closings)
+	}
+	for _, g := range closings[0].Closing.Regions {
+		if g.Region == "us-east" && g.Incarnation != former {
+			t.Errorf("the record names %+v", g)
+		}
+	}
+}
+
+// A term is not over because the incarnation that held it is gone: somebody must have said that it is.
+func TestClosingWaitsForSomebody(t *testing.T) {
+	w, east, west, _ := overTerm(t, 1)
+	r := w.replicas[0]
+	east.closed, west.closed = 0, 0
+	east.lost = true
+	east.sync(r)
+	west.sync(r)
+	w.persist(r)
+	w.persist(r)
+	if n := w.closeTerms(r); n != 0 {
+		t.Errorf("%d terms are closed, and nobody has said that they are over", n)
+	}
+}
