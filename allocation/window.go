@@ -29,6 +29,8 @@ type Window struct {
 	Calendar string   `json:"calendar,omitempty" yaml:"calendar,omitempty"`
 	Zone     string   `json:"zone,omitempty" yaml:"zone,omitempty"`
 	Once     *Once    `json:"once,omitempty" yaml:"once,omitempty"`
+
+	zones Zones // see With
 }
 
 // Once is a single period. From lies after 1970. Until zero or Never means that it has no end.

@@ -214,7 +214,7 @@ func (s *Service) planLedgers(plan *budgetPlan, cur *doc[BudgetDocument]) (later
 		}
 	}
 	for {
-		periods, ok := nextTerm(plan.next, now)
+		periods, ok := s.nextTerm(plan.next, now)
 		if !ok {
 			return later
 		}

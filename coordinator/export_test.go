@@ -18,7 +18,7 @@ func (s *Service) Settle(ctx context.Context) error {
 		s.state.mu.Lock()
 		now, due := s.instant(), len(s.state.behind)
 		for _, d := range s.state.budgets {
-			if p, ok := nextTerm(d.value, now); ok && !s.state.descent().Frozen(p.Start()) {
+			if p, ok := s.nextTerm(d.value, now); ok && !s.state.descent().Frozen(p.Start()) {
 				due++
 			}
 		}

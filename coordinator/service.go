@@ -47,6 +47,8 @@ type Config struct {
 	// OnFirstAdminToken hears the first admin token, once, in the process that made the deployment.
 	OnFirstAdminToken func(token string)
 	Version           string // of the program, for reports
+	// Zones is the time-zone data by which calendar periods are computed, once, when a term is opened. nil: the process's.
+	Zones allocation.Zones
 }
 
 // Service is one coordinator replica. See the package's documentation.

@@ -15,9 +15,13 @@ import (
 // A term begins where the one before it ended. Where the coordinator was away for so long that this lies before the
 // running period, it goes on at the running period: what was never opened stays so, and nothing is ever opened twice,
 // since no term begins before OpenedThrough (invariant 10).
-func nextTerm(d BudgetDocument, now allocation.Instant) (allocation.Periods, bool) {
+//
+// Nobody else computes the instants of a calendar: two replicas, or a replica and a node, may have two versions of the
+// time-zone data. Where the one that opens this term has another version than the one that opened the term before, this
+// one is as much shorter or longer as they differ.
+func (s *Service) nextTerm(d BudgetDocument, now allocation.Instant) (allocation.Periods, bool) {
 	b := d.Budget.WithDefaults()
-	w, through := b.Window, d.OpenedThrough
+	w, through := b.Window.With(s.config.Zones), d.OpenedThrough
 	horizon := now + allocation.Instant(w.Horizon(b.RunsAloneFor))
 	switch {
 	case d.Deleted || through >= horizon:
@@ -48,7 +52,7 @@ func (s *Service) openTerms(ctx context.Context) (opened int, err error) {
 		if d == nil || d.value.OpenedThrough == allocation.Never || d.value.Deleted {
 			return nil
 		}
-		if p, ok := nextTerm(d.value, now); ok && !s.state.descent().Frozen(p.Start()) {
+		if p, ok := s.nextTerm(d.value, now); ok && !s.state.descent().Frozen(p.Start()) {
 			return []string{name}
 		}
 		return nil
@@ -64,7 +68,7 @@ func (s *Service) openNext(name string, now allocation.Instant) Change {
 	if d == nil {
 		return Change{}
 	}
-	periods, ok := nextTerm(d.value, now)
+	periods, ok := s.nextTerm(d.value, now)
 	if !ok {
 		return Change{}
 	}
