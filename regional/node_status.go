@@ -48,7 +48,7 @@ func (n *Node) Status() NodeStatus {
 func runway(c *allocation.Catalogue, now allocation.Instant) *Runway {
 	var least *Runway
 	for _, b := range c.Budgets() {
-		if _, running := b.Budget.Window.PeriodAt(now); b.Deleted || !running {
+		if b.Deleted || !runs(b.Budget.Window, now) {
 			continue // nothing of it can be spent now, with or without the coordinator
 		}
 		until := c.CoveredUntil(b.Budget.Name, now)
@@ -61,6 +61,16 @@ func runway(c *allocation.Catalogue, now allocation.Instant) *Runway {
 		}
 	}
 	return least
+}
+
+// runs says whether a window has a period now. Only {once} may have none: of a calendar a node computes nothing, since its
+// time-zone data may be another than the coordinator's.
+func runs(w allocation.Window, now allocation.Instant) bool {
+	if w.Once == nil {
+		return true
+	}
+	_, running := w.PeriodAt(now)
+	return running
 }
 
 // fullest shows the usage that watch last read.
