@@ -56,6 +56,9 @@ var (
 		Faults: map[string]int{"cut-region": 2, "cut-link": 1, "slow-disk": 2}, Every: 4 * time.Second, Demand: true, Clients: 2, Think: 200 * time.Millisecond,
 		Coordinators: 2, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right", Operate: 6 * time.Second,
 	}}
+	midnights = arena{name: "midnight by several versions of the time-zone data", long: 100 * time.Second, focus: fleet.Focus{
+		Faults: map[string]int{"zone-data": 4, "crash-coordinator": 1}, Every: 4 * time.Second, Operate: 3 * time.Second, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right",
+	}}
 	replicas = arena{name: "a replica that is away", focus: fleet.Focus{
 		Faults: map[string]int{"replica-away": 6}, Every: 2 * time.Second, Replica: true, Lose: -1, Clients: 2, Think: 200 * time.Millisecond, Drift: -1,
 	}}
@@ -91,6 +94,11 @@ func fleetMutants() []Mutant {
 		inFleet("reopen-closed-ledger", "a closed ledger is opened again", anything, storeSeams(reopenClosed), 8),
 		inFleet("open-anew-after-delete", "a budget that is deleted and made again opens its running term anew", moving, storeSeams(openAnew), 8, 10),
 		inFleet("recompute-period-start", "a period's start is computed again from the window", moving, storeSeams(recomputeStart), 10),
+		inFleet("recompute-period-at-owner", "a node computes the end of a period by its own time-zone data", midnights, wireSeams(recomputeAtOwner), 10),
+		inFleet("recompute-period-on-change", "a replica computes the end of an open term by its own time-zone data", midnights, storeSeams(recomputeOnFollow), 10),
+		inFleet("open-term-by-own-zone", "a term begins where a replica's own time-zone data says, not where the one before ended", midnights, storeSeams(openByOwnZone), 10),
+		inFleet("leave-a-period-out", "a term begins later than the one before it ended", anything, storeSeams(leaveGap), 10),
+		inFleet("decide-without-revision", "a decision does not say on which state of the ledger it rests", anything, ownerSeams(withoutRevision), 12),
 		inFleet("take-from-giver-at-once", "the ledger counts what it asked for as returned", moving, storeSeams(takeFromGiver), 4),
 		inFleet("grant-before-return", "the taker is granted before the giver has returned", moving, storeSeams(grantAhead), 1, 2),
 		inFleet("compare-own-mark-only", "a transaction does not compare what it rests on", anything, storeSeams(compareMarkOnly), 1, 8, 10),

@@ -42,6 +42,9 @@ type checks struct {
 	claims     map[claimKey]*claim
 	byDatabase map[string]*region
 	closed     map[string]allocation.Instant // by region: up to which it ever closed its periods
+	revisions  int64                         // the highest that etcd ever had, also before it was restored
+	latest     allocation.Instant            // that the clock of any replica ever showed
+	sealed     map[sealKey]bool              // what a seal was committed of
 	linear     *linear
 	judged     map[int]int
 }
@@ -55,13 +58,14 @@ type claimKey struct {
 type budgetView struct {
 	doc    coordinator.BudgetDocument
 	limits map[int64]int64 // by version
+	unit   string          // never changes
 }
 
 func newChecks(f *fleet) *checks {
 	c := &checks{
 		fleet: f, ledgers: map[allocation.ShareRef]*ledgerView{}, ends: map[string]allocation.Instant{}, budgets: map[string]*budgetView{},
 		members: map[string]*coordinator.RegionDocument{}, reserved: map[allocation.UsageKey]int64{}, terms: map[allocation.UsageKey]allocation.Instant{},
-		admissions: map[claimKey]*admissionView{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, closed: map[string]allocation.Instant{}, judged: map[int]int{},
+		admissions: map[claimKey]*admissionView{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, closed: map[string]allocation.Instant{}, sealed: map[sealKey]bool{}, judged: map[int]int{},
 	}
 	c.linear = newLinear(c)
 	f.etcd.OnCommit = c.revision
@@ -84,8 +88,10 @@ func (c *checks) must(holds bool, invariant int, format string, args ...any) {
 }
 
 // revision judges one revision of etcd.
-func (c *checks) revision(who string, _ int64, events []coordinator.Event) {
+func (c *checks) revision(who string, number int64, events []coordinator.Event) {
 	c.fleet.faults.around(who)
+	c.clocks()
+	c.revisions = max(c.revisions, number)
 	for _, prefix := range []string{"deployment", "budgets/", "regions/", "ledgers/"} {
 		for _, e := range events {
 			if kind, is := strings.CutPrefix(e.Key, coordinator.Root+prefix); is {
@@ -131,7 +137,7 @@ func (c *checks) budgetChanged(d coordinator.BudgetDocument) {
 	name := d.Budget.Name
 	v := c.budgets[name]
 	if v == nil {
-		v = &budgetView{limits: map[int64]int64{}}
+		v = &budgetView{limits: map[int64]int64{}, unit: d.Budget.Unit}
 		c.budgets[name] = v
 	} else {
 		c.must(d.Version >= v.doc.Version && d.Number >= v.doc.Number && d.OpenedThrough >= v.doc.OpenedThrough, 8,

@@ -15,6 +15,7 @@ type ledgerView struct {
 	closed   bool
 	restored bool                           // etcd was restored since it was last written: it may go on from before
 	stamps   map[allocation.Generation]bool // every generation that it ever had
+	numbers  map[int64]bool                 // their numbers
 }
 
 // limitOf is the highest limit that ever counted in a period: no more may be spent or reserved.
@@ -72,16 +73,20 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 	limit := b.limits[b.doc.Version]
 	if v == nil {
 		c.must(ref.Term >= c.ends[ref.Budget], 10, "the term %s of %s begins before %s, where the one before it ended", ref.Term, ref.Budget, c.ends[ref.Budget])
+		if ended, known := c.ends[ref.Budget]; known && ref.Term > ended && b.doc.Budget.Window.Once == nil {
+			// Only a coordinator that was away until then leaves time out, and only time that was over.
+			c.must(ended <= c.latest, 10, "the term %s of %s leaves a gap after %s, and no replica's clock was there yet", ref.Term, ref.Budget, ended)
+		}
 		c.ends[ref.Budget] = next.Periods.End()
 		c.must(next.Periods.End() <= b.doc.OpenedThrough, 10, "the term %s of %s ends after what is opened", ref.Term, ref.Budget)
-		v = &ledgerView{key: key, highest: limit, stamps: map[allocation.Generation]bool{}}
+		v = &ledgerView{key: key, highest: limit, stamps: map[allocation.Generation]bool{}, numbers: map[int64]bool{}}
 		c.ledgers[ref] = v
 	} else if !v.restored {
 		c.must(!v.closed, 8, "the ledger of %s, term %s, was closed and is there again", ref.Budget, ref.Term)
 		// Settled under a new history, with nothing stranded by it, a ledger says the same as before.
 		settled := next.Generation == v.doc.Generation && next.History.Number > v.doc.History.Number
 		c.must(settled || next.Generation.Number > v.doc.Generation.Number, 8, "the ledger of %s, term %s, went from generation %s to %s", ref.Budget, ref.Term, v.doc.Generation, next.Generation)
-		c.must(next.Periods.Len() == v.doc.Periods.Len() && next.Periods.End() == v.doc.Periods.End(), 10, "the periods of %s, term %s, changed", ref.Budget, ref.Term)
+		c.must(samePeriods(next.Periods, v.doc.Periods), 10, "the periods of %s, term %s, changed from %+v to %+v", ref.Budget, ref.Term, v.doc.Periods, next.Periods)
 		c.must(next.Version >= v.doc.Version, 8, "the ledger of %s, term %s, went from version %d to %d", ref.Budget, ref.Term, v.doc.Version, next.Version)
 	}
 	if err := next.Conserved(); err != nil {
@@ -89,7 +94,7 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 	}
 	c.judgePeriods(ref, v, next)
 	v.doc = next
-	v.stamps[next.Generation] = true
+	v.stamps[next.Generation], v.numbers[next.Generation.Number] = true, true
 }
 
 // judgePeriods compares every period of a ledger with what it was, and with what its owners hold.

@@ -44,6 +44,7 @@ func (c *checks) judgeShares(r *region, x *ownertwin.Commit) {
 			c.fail(4, "%s stores a share of %s, term %s, of which there never was a ledger", r.name, s.Budget, s.Term())
 			return
 		}
+		c.must(samePeriods(s.Periods, l.doc.Periods), 10, "%s stores a share of %s with the periods %+v, and its term has %+v", r.name, s.Budget, s.Periods, l.doc.Periods)
 		c.must(l.stamps[s.Generation], 8, "%s stores generation %s of %s, term %s, which its ledger never had", r.name, s.Generation, s.Budget, s.Term())
 		if before, ok := db.Share(ref); ok {
 			c.must(s.Generation.Number >= before.Generation.Number, 8, "%s goes from generation %s of %s back to %s", r.name, before.Generation, s.Budget, s.Generation)
@@ -71,6 +72,7 @@ func (c *checks) judgeUsage(r *region, x *ownertwin.Commit, u ownertwin.UsageCha
 	if _, there := r.db.Share(ref); made {
 		c.must(there, 9, "%s makes a usage row of %s, period %s, without a share", r.name, k.Budget, k.Period)
 	}
+	c.judgeSealed(r, x, ref, u)
 	c.must(!after.Overflowed(), 2, "%s: usage of %s, period %s left its bounds: %+v", r.name, k.Budget, k.Period, after)
 	h := allocation.Holder{Region: r.name, Incarnation: x.Incarnation}
 	c.must(after.Granted <= l.granted(h, k.Period, k.Class), 4, "%s counts %d granted of %s, period %s, and the ledger never granted it more than %d",
@@ -158,6 +160,13 @@ func (c *checks) judgeAdmission(r *region, x *ownertwin.Commit, a *allocation.Ad
 	now := allocation.At(time.UnixMicro(a.At))
 	for _, line := range a.Lines {
 		c.must(line.Period <= now && now < line.Until, 10, "%s charges %s to the period %s–%s of %s at %s", r.name, a.ID, line.Period, line.Until, line.Budget, now)
+		if l := c.ledgers[allocation.ShareRef{Budget: line.Budget, Term: c.terms[line.UsageKey]}]; l != nil {
+			i, there := l.doc.Periods.Index(line.Period)
+			c.must(there && l.doc.Periods.At(i).End == line.Until, 10, "%s charges %s to the period %s–%s of %s, and its term has no such period", r.name, a.ID, line.Period, line.Until, line.Budget)
+			if policy := l.doc.Policy; l.doc.Template && policy.RegionFrom != "" {
+				c.must(line.Instance == r.name, 3, "%s charges %s to %s of %s, which is at home there", r.name, a.ID, line.Instance, line.Budget)
+			}
+		}
 		c.must(line.Until > r.db.ClosedBefore(), 10, "%s charges %s to the period %s of %s, and has closed all before %s", r.name, a.ID, line.Period, line.Budget, r.db.ClosedBefore())
 		b := c.budgets[line.Budget]
 		limit, known := b.limits[line.Version]

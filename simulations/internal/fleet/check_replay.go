@@ -43,7 +43,7 @@ func (c *checks) after(cl *claim, a *asking, truth *admissionView) bool {
 	sameRow := slices.ContainsFunc(truth.now.Lines, func(line allocation.AdmissionLine) bool {
 		return slices.ContainsFunc(a.decision.Budgets, func(b allocation.BudgetDecision) bool { return b.UsageKey == line.UsageKey })
 	})
-	return sameRow && c.fleet.plan.faults.clocks != clocksOfDatabases && a.decision.At > truth.now.At
+	return sameRow && c.fleet.plan.faults.clocks.databasesRight() && a.decision.At > truth.now.At
 }
 
 // byCounter says whether a reason is that a cost does not fit.

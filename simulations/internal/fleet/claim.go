@@ -23,6 +23,10 @@ type claim struct {
 	fresh    int                  // admissions that were told, replays aside
 	over     bool                 // it was settled or given back, or that was tried
 	doubtful bool                 // something was lost, or no one knows: it may yet be charged
+
+	sent     map[string]bool // the names under which it was asked for, by the caller: see Request.Correlation
+	underway int             // decisions that a node began and did not come to: it crashed, or goes on
+	charged  bool            // some node came to a decision that it may be charged, whoever heard of it
 }
 
 // asking is one try of an admission: when it was sent, when it was answered, and what was said.
@@ -44,4 +48,25 @@ func (c *claim) request(op allocation.Op) allocation.Request {
 	case allocation.Settle, allocation.Release, allocation.Extend, allocation.Lapse:
 	}
 	return r
+}
+
+// serving notes that a node begins to decide, also a copy of a request that came before.
+func (n *node) serving(requests []allocation.Request) []*claim {
+	claims := make([]*claim, len(requests))
+	for i, r := range requests {
+		claims[i] = n.region.fleet.check.claims[claimKey{n.region.name, r.Key}] // nil: of a probe
+		if claims[i] != nil {
+			claims[i].underway++
+		}
+	}
+	return claims
+}
+
+// served notes what a node came to.
+func (c *claim) served(d allocation.Decision) {
+	if c == nil {
+		return
+	}
+	c.underway--
+	c.charged = c.charged || d.Admitted() || d.Reason == allocation.OutcomeUnknown || d.Reason == allocation.AdmissionIDReleased
 }

@@ -29,6 +29,7 @@ type client struct {
 	process *world.Process
 	random  *rand.Rand
 	made    int
+	calls   int
 	open    []*claim // reservations that it believes to hold
 	past    []*claim // to be asked again, much later
 }
@@ -69,16 +70,19 @@ func (c *client) run(ctx context.Context) {
 func (c *client) claim(op allocation.Op) *claim {
 	c.made++
 	name := fmt.Sprint(c.process.Name(), "-", c.made)
-	tenant := oneOf(c.random, tenantSteady, tenantSteady, tenantChanging, tenantChanging, tenantOnce, tenantTemplate)
+	tenant := oneOf(c.random, c.fleet.plan.tenants()...)
 	if op == allocation.Reserve && tenant == tenantSteady {
 		tenant = tenantChanging // the steady budget is only spent
 	}
 	cl := &claim{
-		region: c.region, key: allocation.IDKey{Credential: credential, Tenant: tenant, ID: name}, op: op, made: c.fleet.w.Elapsed(),
+		region: c.region, sent: map[string]bool{}, key: allocation.IDKey{Credential: credential, Tenant: tenant, ID: name}, op: op, made: c.fleet.w.Elapsed(),
 		labels: allocation.Labels{"tenant": tenant}, costs: map[string]int64{"requests": 1 + int64(c.random.IntN(3)), "tokens": 1 + int64(c.random.IntN(12))},
 	}
 	if tenant == tenantTemplate {
 		cl.labels["user"] = fmt.Sprint("u", c.random.IntN(templateUsers))
+	}
+	if tenant == tenantPlaced {
+		cl.labels["place"] = oneOf(c.random, c.region.name, c.region.name, c.fleet.plan.regions[0].name, "nowhere")
 	}
 	if op == allocation.Reserve {
 		cl.life = allocation.Duration(1 + c.random.IntN(10))
@@ -243,6 +247,13 @@ type admitReply struct {
 func (c *client) send(ctx context.Context, requests []allocation.Request) ([]allocation.Decision, bool) {
 	f := c.fleet
 	n := c.region.nodes[c.random.IntN(len(c.region.nodes))]
+	for i := range requests {
+		c.calls++
+		requests[i].Correlation = fmt.Sprint(c.process.Name(), "/", c.calls)
+		if cl := f.check.claims[claimKey{c.region.name, requests[i].Key}]; cl != nil {
+			cl.sent[requests[i].Correlation] = true
+		}
+	}
 	bounded, cancel := c.process.WithTimeout(ctx, clientWaits)
 	defer cancel()
 	reply, err := network.Call(bounded, f.net, c.process, n.process, network.Exchange, "admit", func(ctx context.Context) admitReply {
@@ -252,6 +263,7 @@ func (c *client) send(ctx context.Context, requests []allocation.Request) ([]all
 		return nil, false
 	}
 	for i := range reply.decisions {
+		f.check.evident(n, requests[i], reply.decisions[i])
 		f.decisions++
 		f.reasons[reply.decisions[i].Reason]++
 		if reply.decisions[i].Admitted() && !reply.decisions[i].Replayed {
@@ -267,8 +279,10 @@ func (n *node) decide(ctx context.Context, requests []allocation.Request) admitR
 		return admitReply{}
 	}
 	f := n.region.fleet
+	claims := n.serving(requests)
 	d := n.current.Decide(ctx, requests, n.process.Now().Add(answerWithin))
 	for i := range d {
+		claims[i].served(d[i])
 		f.w.Trace("decide", fmt.Sprintf("%s %s %s %s", requests[i].Op, requests[i].Key.ID, d[i].Reason, d[i].State))
 	}
 	return admitReply{decisions: d, up: true}

@@ -1,38 +1,12 @@
 package fleet
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"tranche/simulations/internal/network"
 	"tranche/simulations/internal/ownertwin"
 	"tranche/simulations/internal/world"
-)
-
-// faultPlan is how likely what is, in one run.
-type faultPlan struct {
-	lose, repeat, late float64 // of each link, at most
-	lateMost           time.Duration
-	every              time.Duration // the longest pause between two faults
-	weights            []int         // by fault
-	atCommit           float64       // the chance that a process crashes around a commit of its own
-	clocks             clockKind     // whose clocks jump: never those of two sides that check each other
-	drift              int64         // parts per million, at most
-	jump               time.Duration // at most; 0: anything
-	watchLag           time.Duration
-	leaderLag          time.Duration
-	replica            bool // databases have a synchronous replica
-}
-
-type clockKind int
-
-const (
-	clocksRight clockKind = iota
-	clocksOfNodes
-	clocksOfDatabases
-	clocksOfCoordinators
 )
 
 // fault is one thing that goes wrong.
@@ -56,34 +30,14 @@ var allFaults = []fault{
 	{"clock-jump", (*faults).jump},
 	{"slow-disk", (*faults).slowDisk},
 	{"replica-away", (*faults).replicaAway},
+	{"zone-data", (*faults).upgradeZones},
 }
 
-func newFaultPlan(r *rand.Rand) faultPlan {
-	p := faultPlan{
-		lose: unlikely(r, 0.05), repeat: unlikely(r, 0.2), late: unlikely(r, 0.02), lateMost: oneOf(r, time.Second, 10*time.Second, time.Minute),
-		every: oneOf(r, time.Second, 2*time.Second, 5*time.Second, 12*time.Second), atCommit: unlikely(r, 0.02), clocks: clockKind(r.IntN(4)),
-		drift: oneOf[int64](r, 0, 0, 200, 20_000, 100_000), watchLag: oneOf(r, 0, 0, 50*time.Millisecond, 2*time.Second),
-		leaderLag: oneOf(r, 0, 5*time.Second), replica: r.IntN(4) == 0,
-	}
-	for range allFaults {
-		p.weights = append(p.weights, max(0, r.IntN(12)-4))
-	}
-	p.weights[r.IntN(len(p.weights))] += 6
-	return p
-}
+// before are the faults whose weights are drawn first; those of the others are drawn from a stream of their own.
+const before = 14
 
-func (p faultPlan) String() string {
-	out := fmt.Sprintf("lose %.3f repeat %.3f late %.3f", p.lose, p.repeat, p.late)
-	for i, f := range allFaults {
-		if p.weights[i] > 0 {
-			out += fmt.Sprintf(" %s:%d", f.name, p.weights[i])
-		}
-	}
-	return strings.TrimSpace(out)
-}
-
-// exact says that a request which was answered is never served again, later.
-func (p faultPlan) exact() bool { return p.repeat == 0 }
+// clockJump is the fault that moves a clock, among all.
+const clockJump = 11
 
 // faults makes them, and takes them all back.
 type faults struct {
@@ -225,6 +179,7 @@ func (x *faults) heal() {
 	}
 	for _, c := range f.replicas {
 		c.process.Resume()
+		c.setZones(0)
 	}
 	for _, c := range f.clients {
 		c.process.Resume()
@@ -356,6 +311,9 @@ func (x *faults) jump() {
 		c = x.database().Clock()
 	case clocksOfCoordinators:
 		c = x.replica().process.Clock
+	case clocksOfAll:
+		all := x.clocks()
+		c = all[x.random.IntN(len(all))]
 	}
 	d := x.a(time.Second, 10*time.Second, time.Minute, time.Hour, 40*24*time.Hour)
 	if x.plan.jump > 0 {
@@ -364,7 +322,9 @@ func (x *faults) jump() {
 	if x.random.IntN(2) == 0 {
 		d = -d
 	}
+	x.fleet.check.clocks()
 	c.Jump(d)
+	x.fleet.check.clocks()
 }
 
 const normalDisk = 2 * time.Millisecond

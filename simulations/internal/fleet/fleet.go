@@ -102,10 +102,13 @@ type fleet struct {
 
 // replica is one coordinator.
 type replica struct {
+	fleet   *fleet
 	process *world.Process
 	service *coordinator.Service // of the present life
 	handler http.Handler
 	wrap    func(replica string, serve Sync) Sync // see Seams
+
+	zoneData int // the version that its machine has
 }
 
 // region is one region: its database and its nodes.
@@ -146,7 +149,7 @@ func newFleet(o Options) *fleet {
 		panic("fleet: no kind of run is called " + o.Kind)
 	}
 	w := world.New(world.Options{Seed: o.Seed, Trace: o.Trace, Ring: max(o.Lines, 512), Switches: o.Switches})
-	p := newPlan(w.Random("plan"), w.Now())
+	p := newPlan(w.Random("plan"), w.Random("plan-more"), w.Now())
 	o.Focus.narrow(p)
 	return assemble(o, w, p)
 }
@@ -160,7 +163,7 @@ func assemble(o Options, w *world.World, p *plan) *fleet {
 	f.etcd = etcdtwin.New(f.net, w, "etcd", 3)
 	f.check = newChecks(f)
 	for i := range f.plan.coordinators {
-		f.addReplica(fmt.Sprint("coordinator-", i))
+		f.addReplica(fmt.Sprint("coordinator-", i), f.plan.zones.of(i))
 	}
 	for _, r := range f.plan.regions {
 		f.addRegion(r)
@@ -170,8 +173,8 @@ func assemble(o Options, w *world.World, p *plan) *fleet {
 	return f
 }
 
-func (f *fleet) addReplica(name string) {
-	r := &replica{process: f.w.Process(name), wrap: f.o.Seams.Sync}
+func (f *fleet) addReplica(name string, zoneData int) {
+	r := &replica{fleet: f, process: f.w.Process(name), wrap: f.o.Seams.Sync, zoneData: zoneData}
 	store := coordinator.Store(f.etcd.Store(r.process))
 	if wrap := f.o.Seams.Store; wrap != nil {
 		store = wrap(name, store)
@@ -182,7 +185,7 @@ func (f *fleet) addReplica(name string) {
 	f.start(r.process, func(ctx context.Context) {
 		s := coordinator.New(coordinator.Config{
 			Store: store, Memory: state, Runtime: r.process, Random: r.process, ReportUnreachableAfter: unreachableAfter,
-			ClosingRetention: f.plan.keepClosings, OnFirstAdminToken: func(token string) { f.admin = token },
+			ClosingRetention: f.plan.keepClosings, Zones: r.zones, OnFirstAdminToken: func(token string) { f.admin = token },
 		})
 		r.service, r.handler = s, s.Handler()
 		if err := s.Run(ctx); err != nil && ctx.Err() == nil {

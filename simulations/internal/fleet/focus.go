@@ -34,7 +34,7 @@ type Focus struct {
 	Demand       bool  // all budgets that can be have policy demand
 }
 
-var clockKinds = map[string]clockKind{"right": clocksRight, "nodes": clocksOfNodes, "databases": clocksOfDatabases, "coordinators": clocksOfCoordinators}
+var clockKinds = map[string]clockKind{"right": clocksRight, "nodes": clocksOfNodes, "databases": clocksOfDatabases, "coordinators": clocksOfCoordinators, "all": clocksOfAll}
 
 // narrow applies a focus to a plan.
 func (x *Focus) narrow(p *plan) {

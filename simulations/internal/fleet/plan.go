@@ -21,6 +21,7 @@ type plan struct {
 	keepClosings time.Duration
 	lanes        int
 	faults       faultPlan
+	zones        zonesPlan
 }
 
 type regionPlan struct {
@@ -41,6 +42,7 @@ const (
 	tenantChanging = "changing"
 	tenantOnce     = "once"
 	tenantTemplate = "template"
+	tenantPlaced   = "placed"
 )
 
 var regionNames = []string{"ap", "eu", "sa", "us"}
@@ -55,7 +57,8 @@ func unlikely(r *rand.Rand, most float64) float64 {
 
 func oneOf[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-func newPlan(r *rand.Rand, start time.Time) *plan {
+// newPlan draws a plan. What came later is drawn from a stream of its own.
+func newPlan(r, more *rand.Rand, start time.Time) *plan {
 	p := &plan{
 		coordinators: 1 + r.IntN(3), clients: 1 + r.IntN(2), think: oneOf[time.Duration](r, 200, 400, 800) * time.Millisecond,
 		closeGrace: oneOf[allocation.Duration](r, 1, 3, 8), retention: oneOf[allocation.Duration](r, 60, 120, allocation.Day),
@@ -70,6 +73,10 @@ func newPlan(r *rand.Rand, start time.Time) *plan {
 	}
 	p.drawBudgets(r, start)
 	p.drawDemand(r, 3)
+	p.zones = newZonesPlan(more, p.coordinators, start)
+	p.drawZoned(more)
+	p.drawPlaces(more)
+	p.faults.drawMore(more)
 	return p
 }
 
@@ -123,6 +130,17 @@ func (p *plan) drawBudgets(r *rand.Rand, start time.Time) {
 		day := allocation.Window{Calendar: oneOf(r, "day", "week"), Zone: oneOf(r, "UTC", "Asia/Kolkata")}
 		add(false, allocation.Budget{Name: "changing/calendar", Unit: "requests", Window: day, Allocation: weights()}, int64(50+r.IntN(200)), tenantChanging)
 	}
+}
+
+// tenants are those that clients ask for, the more often the more often they stand here.
+func (p *plan) tenants() []string {
+	all := []string{tenantSteady, tenantSteady, tenantChanging, tenantChanging, tenantOnce, tenantTemplate}
+	for _, b := range p.budgets {
+		if b.Match["tenant"] == tenantPlaced {
+			all = append(all, tenantPlaced)
+		}
+	}
+	return all
 }
 
 func (p *plan) even() allocation.Policy {
