@@ -240,7 +240,7 @@ func (l *Locked) spentReason(u *Usage, line Line, limit int64) Reason {
 	e, known := l.Elsewhere[line.UsageKey.Budget]
 	free := saturated(u.Spendable(limit), saturated(e.Unallocated, e.Spendable))
 	switch {
-	case !known || e.Period != line.Period || line.Cost <= free:
+	case !known || e.Period != line.Period || e.Limit != limit || e.Generation != u.Generation || line.Cost <= free:
 		return RegionShareSpent
 	case line.Cost-free <= e.Stranded:
 		return CapacityStranded

@@ -223,6 +223,8 @@ func TestSpentReasons(t *testing.T) {
 	}{
 		"nothing known":       {10, nil, RegionShareSpent},
 		"of another period":   {10, &Elsewhere{Period: secondMinute}, RegionShareSpent},
+		"under another limit": {10, &Elsewhere{Period: firstMinute, Limit: 99}, RegionShareSpent},
+		"of an older ledger":  {10, &Elsewhere{Period: firstMinute, Generation: -1}, RegionShareSpent},
 		"unallocated":         {10, &Elsewhere{Period: firstMinute, Unallocated: 5, Stranded: 5}, RegionShareSpent},
 		"others hold some":    {10, &Elsewhere{Period: firstMinute, Spendable: 5, Stranded: 5}, RegionShareSpent},
 		"the rest is cut off": {10, &Elsewhere{Period: firstMinute, Stranded: 5}, CapacityStranded},
@@ -235,7 +237,12 @@ func TestSpentReasons(t *testing.T) {
 		l := newOwner(granted{testBudget("a", "requests", 100), 45})
 		l.ask(Spend, "first", requests(40))
 		if c.other != nil {
-			l.Elsewhere["a"] = *c.other
+			e := *c.other
+			if e.Limit == 0 {
+				e.Limit = 100
+			}
+			e.Generation++ // the rows are of generation 1
+			l.Elsewhere["a"] = e
 		}
 		if d := l.ask(Spend, "x", requests(c.cost)); d.Reason != c.want {
 			t.Errorf("%s: %s, want %s", name, d.Reason, c.want)

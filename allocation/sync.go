@@ -214,10 +214,14 @@ type ConfiguredBudget struct {
 
 // Elsewhere is what the coordinator knows of the permits of a period outside the region that asks.
 type Elsewhere struct {
-	Budget      string  `json:"budget"`
-	Period      Instant `json:"period"`
-	Unallocated int64   `json:"unallocated"`
-	Spendable   int64   `json:"spendable"` // held by regions in contact, as last stated
-	Reserved    int64   `json:"reserved"`  // by requests under way in those regions
-	Stranded    int64   `json:"stranded"`  // held by regions that cannot be asked
+	Budget string  `json:"budget"`
+	Period Instant `json:"period"`
+	// Limit and Generation are the ledger's, under which all of this was counted. Under others it says nothing of what is
+	// left: a limit was raised since, or permits that this region gave back are on their way to somebody.
+	Limit       int64 `json:"limit"`
+	Generation  int64 `json:"generation"`
+	Unallocated int64 `json:"unallocated"` // with what the region that asks is about to return
+	Spendable   int64 `json:"spendable"`   // held by regions in contact, as last stated
+	Reserved    int64 `json:"reserved"`    // by requests under way in any of these regions
+	Stranded    int64 `json:"stranded"`    // held by regions that cannot be asked
 }

@@ -341,10 +341,18 @@ func (s *Service) elsewhere(call allocation.SyncCall) []allocation.Elsewhere {
 			if !running {
 				break
 			}
-			e := allocation.Elsewhere{Budget: budget, Period: l.value.Periods.At(i).Start, Unallocated: l.value.Unallocated(i)}
+			entry := l.value.EntryAt(i)
+			e := allocation.Elsewhere{
+				Budget: budget, Period: l.value.Periods.At(i).Start, Limit: entry.Limit, Generation: l.value.Generation.Number,
+				Unallocated: l.value.Unallocated(i),
+			}
 			seen := map[allocation.Holder]bool{}
-			for _, a := range l.value.EntryAt(i).Allocations {
-				if seen[a.Holder] || a.Region == call.Region && a.Incarnation == call.Incarnation {
+			for _, a := range entry.Allocations {
+				if a.Region == call.Region && a.Incarnation == call.Incarnation {
+					e.Unallocated += max(0, a.Held()-a.Target) // it lowers its share first, and these are nowhere until that is counted
+					continue
+				}
+				if seen[a.Holder] {
 					continue
 				}
 				seen[a.Holder] = true
@@ -356,6 +364,7 @@ func (s *Service) elsewhere(call allocation.SyncCall) []allocation.Elsewhere {
 					e.Reserved += left.Reserved
 				case s.state.writtenOff(a.Holder, budget, e.Period) == nil: // else it counts as spent
 					e.Stranded += left.Stranded
+					e.Reserved += left.Reserved // may come back, too
 				}
 			}
 			out = append(out, e)

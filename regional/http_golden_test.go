@@ -34,7 +34,7 @@ var goldenCases = map[allocation.Reason]func(w *apiWorld) *http.Response{
 	},
 	allocation.CapacityStranded: func(w *apiWorld) *http.Response {
 		w.admit("a", `{"labels":{"tenant":"acme"},"costs":{"requests":60}}`)
-		w.owner.elsewhere["acme/requests"] = allocation.Elsewhere{Budget: "acme/requests", Period: allocation.Instant(apiStart/60_000_000) * 60, Stranded: 40}
+		w.owner.elsewhere["acme/requests"] = allocation.Elsewhere{Budget: "acme/requests", Period: allocation.Instant(apiStart/60_000_000) * 60, Limit: 100, Generation: 11, Stranded: 40}
 		return w.admit("b", `{"labels":{"tenant":"acme"}}`)
 	},
 	allocation.TooManyInstances: func(w *apiWorld) *http.Response {

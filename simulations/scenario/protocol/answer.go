@@ -82,15 +82,15 @@ func (c *coordinator) elsewhere(name string, asks allocation.Holder) (allocation
 	if l == nil {
 		return allocation.Elsewhere{}, false
 	}
-	e := allocation.Elsewhere{Budget: name, Period: l.Periods.At(i).Start, Unallocated: l.Unallocated(i)}
+	e := allocation.Elsewhere{Budget: name, Period: l.Periods.At(i).Start, Limit: l.EntryAt(i).Limit, Generation: l.Generation.Number, Unallocated: l.Unallocated(i)}
 	for _, a := range l.EntryAt(i).Allocations {
 		if a.Holder == asks {
 			continue
 		}
 		left := c.remainder(l, a.Holder, i)
+		e.Reserved += left.Reserved
 		if c.inContact(a.Holder) {
 			e.Spendable += left.Stranded
-			e.Reserved += left.Reserved
 		} else {
 			e.Stranded += left.Stranded
 		}
