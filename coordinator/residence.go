@@ -119,6 +119,9 @@ func (s *Service) move(ctx context.Context, from string, call allocation.SyncCal
 			return Change{}, nil
 		}
 		next := r.doc.value.with(r.doc.value.residence().MoveTo(call.Home))
+		if c := next.Contradiction; c != nil && c.Home == call.Home {
+			next, _ = next.clear() // it was refused until now, and lives there from now on
+		}
 		s.log.Warn("region lives in another database now, which holds all marks", "region", r.name, "home", homeText(call.Home))
 		return Change{
 			Reads: []Item{r.doc.item},
