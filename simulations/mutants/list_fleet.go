@@ -83,6 +83,13 @@ func fleetMutants() []Mutant {
 		inFleet("close-owner-by-coordinators-clock", "an owner closes periods by the coordinator's clock alone", ahead, broken(ownertwin.Breaks{CloseByCaller: true}), 10),
 		inFleet("spend-in-closed-period", "an owner spends in a period that it has closed", clocks, ownerSeams(openClosed), 10),
 
+		inFleet("replay-from-memory", "a replay tells the state in which its node first saw the id", retries, ownerSeams(replayFromMemory), 6),
+		inFleet("refuse-by-an-old-row", "a refusal is decided on a row as it was before permits came back", moving, ownerSeams(refuseByOldRow), 2),
+		inFleet("tell-an-old-remainder", "an admission tells what remained before it", anything, ownerSeams(tellOldRemainder), 12),
+		inFleet("ceiling-too-soon", "ceiling_reached although others hold permits that were never spent", anything, ownerSeams(ceilingTooSoon), 12),
+		inFleet("count-under-another-limit", "what is left elsewhere was counted under a lower limit", moving, wireSeams(elsewhereOfOldLimit), 12),
+		inFleet("commit-then-refuse", "a commit is answered with a refusal that says that nothing was charged", anything, ownerSeams(commitThenRefuse), 6, 7),
+
 		inFleet("count-return-early", "a return is counted before it is durable", moving, wireSeams(stateBeforeCommit), 4),
 		inFleet("regrant-on-timeout", "what a region holds is granted again once it is silent for long enough", silent, wireSeams(regrantOnTimeout), 4),
 		inFleet("close-by-coordinators-clock", "a ledger is closed by the coordinator's clock alone", silent, wireSeams(closeByCoordinator), 5),

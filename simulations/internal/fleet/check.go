@@ -46,6 +46,7 @@ type checks struct {
 	latest     allocation.Instant            // that the clock of any replica ever showed
 	sealed     map[sealKey]bool              // what a seal was committed of
 	linear     *linear
+	order      *order
 	judged     map[int]int
 }
 
@@ -69,7 +70,9 @@ func newChecks(f *fleet) *checks {
 	}
 	c.linear = newLinear(c)
 	f.etcd.OnCommit = c.revision
+	c.order = newOrder(c)
 	f.truth.OnCommit = c.commit
+	f.truth.OnShow = c.shown
 	f.truth.OnLost = c.lost
 	return c
 }

@@ -1,12 +1,16 @@
 package fleet
 
 import (
+	"time"
+
 	"tranche/allocation"
 )
 
 // told judges one answer to an admission, as its client hears it.
 func (c *checks) told(cl *claim, r allocation.Request, a *asking) {
 	d := a.decision
+	c.order.told(cl.region, a.from, d)
+	c.order.state(cl, a.from, d)
 	if r.Op == allocation.Check {
 		return
 	}
@@ -45,10 +49,11 @@ func (c *checks) told(cl *claim, r allocation.Request, a *asking) {
 }
 
 // toldOf judges an answer to a settle, a release or an extension.
-func (c *checks) toldOf(cl *claim, r allocation.Request, d allocation.Decision) {
+func (c *checks) toldOf(cl *claim, r allocation.Request, from time.Duration, d allocation.Decision) {
+	c.order.state(cl, from, d)
 	truth := c.admissions[claimKey{cl.region.name, cl.key}]
 	if !d.Admitted() {
-		if d.Reason == allocation.AdmissionIDUnknown && cl.first != nil && c.fleet.retained(cl) {
+		if d.Reason == allocation.AdmissionIDUnknown && cl.first != nil && c.fleet.retained(cl) && !(truth != nil && truth.first.Lost) {
 			c.fail(6, "%s does not know %s any more, which it admitted", cl.region.name, cl.key.ID)
 		}
 		return
@@ -56,13 +61,9 @@ func (c *checks) toldOf(cl *claim, r allocation.Request, d allocation.Decision) 
 	if d.State == allocation.StateReleased || d.State == allocation.StateLapsedReleased {
 		cl.released(c.fleet.w.Elapsed())
 	}
-	lapsed := truth != nil && (truth.now.State == allocation.StateLapsedSpent || truth.now.State == allocation.StateLapsedReleased)
-	if lapsed && d.State == allocation.StateReserved && truth.now.ExpiresAt <= cl.region.db.Clock().Micros() {
-		return // the answer was late: it was reserved at its commit, and its time was over before the caller heard it
-	}
-	c.must(truth != nil && truth.now.State == d.State, 11, "%s: %s of %s is answered with %s, and it is not so", cl.region.name, r.Op, cl.key.ID, d.State)
-	if r.Op != allocation.Extend && truth != nil {
-		c.must(truth.now.State != allocation.StateReserved, 11, "%s: %s of %s is answered, and it is reserved still", cl.region.name, r.Op, cl.key.ID)
+	c.must(truth != nil, 11, "%s: %s of %s is answered with %s, and it is not known", cl.region.name, r.Op, cl.key.ID, d.State)
+	if r.Op != allocation.Extend {
+		c.must(d.State != allocation.StateReserved, 11, "%s: %s of %s is answered, and it is reserved still", cl.region.name, r.Op, cl.key.ID)
 	}
 }
 

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"slices"
+
 	"tranche/allocation"
 )
 
@@ -22,7 +24,9 @@ func (c *checks) evident(n *node, r allocation.Request, d allocation.Decision) {
 	if e.Incarnation == "" && len(d.Budgets) == 0 {
 		return // no owner was asked
 	}
-	c.must(e.Incarnation != "" && (e.Config > 0 || len(d.Budgets) == 0) && e.LedgerRevision > 0 && e.LedgerRevision <= c.revisions && e.ObservedAt > 0, 12,
+	// An owner that starts over has heard of no ledger yet, and refuses by that.
+	heard := e.LedgerRevision > 0 && e.ObservedAt > 0 || !d.Admitted() && !slices.ContainsFunc(d.Budgets, func(b allocation.BudgetDecision) bool { return b.Generation > 0 })
+	c.must(e.Incarnation != "" && (e.Config > 0 || len(d.Budgets) == 0) && heard && e.LedgerRevision <= c.revisions, 12,
 		"%s decides %s on the ground of %+v, and etcd was never above revision %d", n.process.Name(), r.Key.ID, e, c.revisions)
 	for _, b := range d.Budgets {
 		c.evidentOf(cl, d, b)

@@ -30,7 +30,14 @@ func (c *checks) commit(x *ownertwin.Commit) {
 	for _, u := range x.Usage {
 		c.judgeUsage(r, x, u)
 	}
-	c.linear.commit(r, x)
+}
+
+// shown enters one commit as everybody can see it.
+func (c *checks) shown(x *ownertwin.Commit) {
+	if r := c.regionOf(x.Database); r != nil {
+		c.linear.commit(r, x)
+	}
+	c.order.show(x)
 }
 
 // judgeShares judges what an owner stores of what it was granted.
@@ -207,6 +214,9 @@ func (c *checks) judgeBudgets(r *region, a *allocation.Admission, cl *claim) {
 
 // lost takes back what a lost commit had reserved, unless somebody was told of it.
 func (c *checks) lost(x *ownertwin.Commit) {
+	if r := c.regionOf(x.Database); r != nil {
+		c.order.lost(r)
+	}
 	if x.Acknowledged {
 		return
 	}

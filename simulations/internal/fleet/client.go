@@ -118,8 +118,9 @@ func (c *client) admit(ctx context.Context, cl *claim) bool {
 func (c *client) overtake(ctx context.Context) {
 	cl := c.claim(allocation.Reserve)
 	r := cl.request(allocation.Release)
+	from := c.fleet.w.Elapsed()
 	if d, answered := c.send(ctx, []allocation.Request{r}); answered && d[0].Reason != allocation.OutcomeUnknown {
-		c.fleet.check.toldOf(cl, r, d[0])
+		c.fleet.check.toldOf(cl, r, from, d[0])
 	}
 	if c.admit(ctx, cl) {
 		c.open = append(c.open, cl)
@@ -200,12 +201,13 @@ func (c *client) speakOfOne(ctx context.Context) {
 		r.Lifetime = allocation.Duration(1 + c.random.IntN(5))
 	}
 	for range 3 {
+		from := c.fleet.w.Elapsed()
 		d, answered := c.send(ctx, []allocation.Request{r})
 		if op != allocation.Extend {
 			cl.over = true
 		}
 		if answered && d[0].Reason != allocation.OutcomeUnknown {
-			c.fleet.check.toldOf(cl, r, d[0])
+			c.fleet.check.toldOf(cl, r, from, d[0])
 			return
 		}
 		c.process.Sleep(ctx, 100*time.Millisecond)

@@ -128,6 +128,7 @@ type node struct {
 	region   *region
 	endpoint *ownertwin.Endpoint // where it connects to
 	current  *regional.Node      // of the present life; nil: it has none
+	memory   memory
 }
 
 // nodeRuntime is a process as a node's runtime: the two packages name the same signal differently.
@@ -254,7 +255,7 @@ func (n *node) main(ctx context.Context) {
 		owner = wrap(name, owner)
 	}
 	n.current = regional.NewNode(regional.Config{
-		Region: r.name, Name: name, Deployment: r.deployment, Coordinator: way, CloseGrace: f.plan.closeGrace,
+		Region: r.name, Name: name, Deployment: r.deployment, Coordinator: way, Memory: &n.memory, CloseGrace: f.plan.closeGrace,
 		Retention: f.plan.retention, Lanes: f.plan.lanes, Runtime: nodeRuntime{n.process},
 	}, owner)
 	if err := n.current.Run(ctx); err != nil && ctx.Err() == nil {

@@ -92,7 +92,7 @@ func (l *linear) commit(r *region, x *ownertwin.Commit) {
 		key := shareKey{r.name, period}
 		list := l.capacities[key]
 		if n := len(list); n == 0 || list[n-1].units != units {
-			l.capacities[key] = append(list, capacity{int64(x.At), units})
+			l.capacities[key] = append(list, capacity{int64(l.checks.fleet.w.Elapsed()), units})
 		}
 	}
 }
@@ -107,8 +107,8 @@ func (l *linear) limit() int64 {
 // judge judges all histories, at the end of a run.
 func (l *linear) judge() {
 	f := l.checks.fleet
-	if f.faults.plan.replica || f.faults.loses != nil {
-		return // a commit may be durable long before it is visible, or be lost
+	if f.faults.loses != nil {
+		return // a commit may be lost
 	}
 	histories := map[shareKey][]porcupine.Operation{}
 	add := func(key shareKey, from, to int64, in step, out bool) {

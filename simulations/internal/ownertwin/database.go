@@ -160,6 +160,9 @@ func (db *Database) show(e *entry) {
 	db.flushed = slices.DeleteFunc(db.flushed, func(o *entry) bool { return o == e })
 	db.tables.apply(e)
 	db.log = append(db.log, e)
+	if db.truth.OnShow != nil {
+		db.truth.OnShow(e.commit)
+	}
 	db.world.Trace("pg.commit", db.name+" "+e.commit.What+" of "+e.commit.Process)
 	for len(db.log) > 2*keptEntries {
 		for _, old := range db.log[:keptEntries] {

@@ -40,8 +40,9 @@ type Commit struct {
 
 // Truth is what truly happened in all databases of a world: also what a restore lost.
 type Truth struct {
-	// OnCommit hears of every commit when it is durable; OnLost of every one that is lost.
+	// OnCommit hears of every commit when it is durable, OnShow when everybody can see it; OnLost of every one that is lost.
 	OnCommit func(*Commit)
+	OnShow   func(*Commit)
 	OnLost   func(*Commit)
 
 	commits   []*Commit

@@ -112,6 +112,9 @@ func (w *World) Fail(err error) {
 	}
 }
 
+// Failed says whether anything failed.
+func (w *World) Failed() bool { return w.err != nil }
+
 // End makes Run return after this step.
 func (w *World) End() { w.stopping = true }
 
