@@ -253,6 +253,9 @@ func tags(of reflect.Type, kind string) []string {
 func budgetFields(of reflect.Type, prefix string) []string {
 	var out []string
 	for i, name := range tags(of, "json") {
+		if !of.Field(i).IsExported() {
+			continue
+		}
 		inner := of.Field(i).Type
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
