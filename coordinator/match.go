@@ -11,7 +11,12 @@ type MatchAnswer struct {
 	*Evidence
 	Budgets  []MatchedBudget `json:"budgets"`
 	Problems []string        `json:"problems,omitempty"`
+	// Nearest are the budgets that do not apply, and would if the fewest labels were different; at most nearestShown.
+	Nearest []allocation.Miss `json:"nearest,omitempty"`
 }
+
+// nearestShown bounds the nearest misses of an answer.
+const nearestShown = 3
 
 // MatchedBudget is one of them.
 type MatchedBudget struct {
@@ -23,6 +28,8 @@ type MatchedBudget struct {
 	Term     *allocation.Instant `json:"term,omitempty"` // the running one; absent: none is open
 	Home     string              `json:"home,omitempty"` // the one region that may spend it, by the running term
 	Version  int64               `json:"version"`
+
+	Enforcement string `json:"enforcement"` // as declared: enforce, shadow or meter
 }
 
 // match answers as the regions' nodes would: homes are those of the running term, by the policy and the regions that it
@@ -40,7 +47,7 @@ func (s *Service) match(l allocation.Labels) (MatchAnswer, error) {
 		}
 	}
 	hits, missing := allocation.MatchBudgets(all, l)
-	a := MatchAnswer{Evidence: s.evidence(), Budgets: []MatchedBudget{}}
+	a := MatchAnswer{Evidence: s.evidence(), Budgets: []MatchedBudget{}, Nearest: allocation.NearestMisses(all, l, nearestShown)}
 	for _, h := range hits {
 		m, problem := s.matched(h, l)
 		a.Budgets = append(a.Budgets, m)
@@ -61,6 +68,7 @@ func (s *Service) matched(h allocation.Hit, l allocation.Labels) (m MatchedBudge
 	b := h.Budget
 	m = MatchedBudget{
 		Budget: b.Name, Instance: h.Instance, Unit: b.Unit, Limit: b.LimitOrZero(), Window: b.Window, Version: s.state.budgets[b.Name].value.Version,
+		Enforcement: b.Enforcement,
 	}
 	term := s.state.runningTerm(b.Name, s.instant())
 	if term == nil {

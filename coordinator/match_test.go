@@ -29,6 +29,15 @@ func (w *world) homes(r *replica, callers int) (homes []string, problems string)
 	return homes, problems
 }
 
+// If this failed, whoever wonders why a budget does not apply would have to compare labels by hand.
+func TestMatchTellsTheNearestMiss(t *testing.T) {
+	w, _, _ := two(t, 1)
+	a := w.must(w.replicas[0], 200, "POST", "/v1/budgets/match", `{"labels":{"tenant":"acmee"}}`)
+	if text := fmt.Sprint(a["nearest"]); !strings.Contains(text, "acme/requests") || !strings.Contains(text, "want:acme") || !strings.Contains(text, "has:acmee") {
+		t.Errorf("%s", text)
+	}
+}
+
 // Callers that a hash sends to a region that never called have no region that can serve them; and what match says must be
 // what the nodes do, who know the running term only.
 func TestHashNamesRegionsThatCalled(t *testing.T) {

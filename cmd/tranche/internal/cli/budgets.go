@@ -19,7 +19,8 @@ import (
 
 func (a *App) budgetsCommand() *cobra.Command {
 	return parent("budgets", "Declare budgets, and see how they are shared", "  tranche budgets apply budgets/\n  tranche budgets shares acme/requests",
-		a.applyCommand(), a.previewCommand(), a.getBudgetCommand(), a.listBudgetsCommand(), a.matchCommand(), a.sharesCommand(), a.shadowBudgetCommand(), a.deleteBudgetCommand(), a.compensateCommand())
+		a.applyCommand(), a.previewCommand(), a.getBudgetCommand(), a.listBudgetsCommand(), a.matchCommand(), a.sharesCommand(), a.shadowBudgetCommand(),
+		a.importCommand(), a.deleteBudgetCommand(), a.compensateCommand())
 }
 
 // budgetPath is the path of a budget below a collection.

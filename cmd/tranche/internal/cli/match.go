@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -65,6 +67,13 @@ func (a *App) match(ctx context.Context, client *api.Client, labels map[string]s
 	}
 	for _, p := range m.Problems {
 		a.printf("problem: %s\n", p)
+	}
+	for _, n := range m.Nearest {
+		var lacks []string
+		for _, w := range n.Lacks {
+			lacks = append(lacks, fmt.Sprintf("%s=%s, and the request has %s", w.Label, w.Want, cmp.Or(w.Has, "no "+w.Label)))
+		}
+		a.printf("not hit: %s, which wants %s\n", n.Budget, strings.Join(lacks, "; "))
 	}
 	return nil
 }
