@@ -112,8 +112,8 @@ func (n *Node) recall() {
 	case err != nil:
 		n.log.Warn("start without memory", "error", err)
 	case r == nil:
-	case r.Format != memoryFormat || r.Region != n.cfg.Region || len(r.Marks) != len(n.slots) || n.now().Sub(r.At) > memoryLasts:
-		n.log.Info("start without memory: the one that was kept is of another region, of other settings, or too old", "at", r.At)
+	case r.Format != memoryFormat || r.Region != n.cfg.Region || r.Node != n.cfg.Name || len(r.Marks) != len(n.slots) || n.now().Sub(r.At) > memoryLasts:
+		n.log.Info("start without memory: the one that was kept is of another node, of other settings, or too old", "at", r.At)
 	default:
 		n.remembered = r
 	}

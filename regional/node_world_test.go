@@ -59,6 +59,10 @@ func (h *hub) generation(old int64) allocation.Generation {
 }
 
 func (h *hub) Sync(_ context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+	return h.syncAs(call, "life-of-"+call.Region)
+}
+
+func (h *hub) syncAs(call allocation.SyncCall, incarnation string) (allocation.SyncAnswer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.cut {
@@ -66,7 +70,7 @@ func (h *hub) Sync(_ context.Context, call allocation.SyncCall) (allocation.Sync
 	}
 	h.calls++
 	h.stopped = call.Stopped
-	holder := allocation.Holder{Region: call.Region, Incarnation: "life-of-" + call.Region}
+	holder := allocation.Holder{Region: call.Region, Incarnation: incarnation}
 	a := allocation.SyncAnswer{
 		Format: allocation.SyncFormat, Deployment: testDeployment, Incarnation: holder.Incarnation, Now: time.Now().UnixMicro(),
 		Config: h.number, History: allocation.History{Number: 1, Stamp: "h"}, Revision: int64(h.calls),
@@ -120,7 +124,7 @@ func forEver() allocation.Periods {
 }
 
 // node starts a node over the database and waits until it admits.
-func node(t testing.TB, h *hub, region, name, url string) *regional.Node {
+func node(t testing.TB, h regional.Coordinator, region, name, url string) *regional.Node {
 	t.Helper()
 	return nodeOf(t, h, region, name, url)
 }

@@ -76,8 +76,9 @@ type Owner interface {
 	// by the database's clock, Unix microseconds.
 	//
 	// A newer history is stored, and nothing else of that answer (allocation.History.Heed). A refusal says that the owner
-	// lost history if it misses marks, or if another incarnation is the region's: see Lose. Any other refusal stops the
-	// owner, durably, until Lift. To an owner that is lost or sealed no answer does anything but that.
+	// lost history if it misses marks, or if another incarnation is the region's: see Lose. Any other refusal, such as that
+	// the incarnation lives in another home, stops the owner, durably, until Lift; see StopReason. To an owner that is lost
+	// or sealed no answer does anything but that.
 	Apply(ctx context.Context, w Writer, answer allocation.SyncAnswer, observedAt int64) error
 
 	// Lift ends a stop by a refusal, of the reason that the owner showed when an answer without a refusal was asked for. It
@@ -121,6 +122,14 @@ type Owner interface {
 	// Export reads the whole account of the owner at one snapshot, shares and usage by budget, after the named budget,
 	// at most limit budgets: for verify.
 	Export(ctx context.Context, after string, limit int) (Account, error)
+}
+
+// StopReason is why an owner is stopped by a refusal that does not tell of a loss: it waits to be the one that counts.
+func StopReason(refusal string) allocation.Reason {
+	if refusal == string(allocation.HistoryLost) {
+		return allocation.Starting
+	}
+	return allocation.Reason(refusal)
 }
 
 // Writer is one slot of one process that writes to the owner's database. It serves one transaction at a time, and keeps

@@ -26,8 +26,8 @@ type voucher struct {
 	lineage  string          // as last seen
 	lossy    int             // slots that found their marks gone and have not recorded it yet
 	lookedIn string          // the lineage that the following is of
-	others   []allocation.Mark
-	looked   map[int]bool // our slots that found their marks in place
+	seen     []WriterMark    // of others, when we first looked
+	looked   map[int]bool    // our slots that found their marks in place
 }
 
 // holds says whether a transaction in this lineage may decide admissions.
@@ -104,25 +104,25 @@ func (v *voucher) consider(slot, slots int, own []string, l Look) bool {
 	defer v.mu.Unlock()
 	now := l.others(own)
 	if v.lookedIn != l.Lineage {
-		v.lookedIn, v.looked, v.others = l.Lineage, map[int]bool{}, nil
-		for _, m := range now {
-			if !m.Ended { // one that ended left on its own, and its last mark is here
-				v.others = append(v.others, m.Mark)
-			}
-		}
+		v.lookedIn, v.looked, v.seen = l.Lineage, map[int]bool{}, now
 	}
 	v.looked[slot] = true
 	for _, m := range now {
-		before := slices.IndexFunc(v.others, func(o allocation.Mark) bool { return o.Writer == m.Writer })
-		if m.Vouched && (before < 0 || m.Count > v.others[before].Count) {
+		before := slices.IndexFunc(v.seen, func(o WriterMark) bool { return o.Writer == m.Writer })
+		if m.Vouched && (before < 0 || m.Count > v.seen[before].Count) {
 			return true
 		}
 	}
-	marks := make([]allocation.Mark, len(now))
-	for i, m := range now {
-		marks[i] = m.Mark
+	var waited, marks []allocation.Mark
+	for _, m := range v.seen {
+		if !m.Ended { // one that ended left on its own, and its last mark is here
+			waited = append(waited, m.Mark)
+		}
 	}
-	return v.remembers(l, slots) && allocation.WentOn(v.others, marks, "")
+	for _, m := range now {
+		marks = append(marks, m.Mark)
+	}
+	return v.remembers(l, slots) && allocation.WentOn(waited, marks, "")
 }
 
 // remembers says whether this process has memory in this home, and all of it was found in place.

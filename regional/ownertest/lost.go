@@ -177,7 +177,7 @@ func testStateHeld(o *owner) {
 func testRefusals(o *owner) {
 	o.joined(10, "a")
 	stop := o.answer()
-	stop.Refusal, stop.Detail = "starting", "a second home"
+	stop.Refusal, stop.Detail = "history_lost", "a second home"
 	o.apply(stop)
 	if l := o.load(); l.Stopped != allocation.Starting || l.Detail != "a second home" || l.Lost {
 		o.Fatalf("%+v", l)

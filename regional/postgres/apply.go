@@ -135,7 +135,7 @@ func (a *application) refused(ctx context.Context, b *pgx.Batch) (*pgx.Batch, er
 	case a.life.incarnation != "" && (len(answer.Contradicted) > 0 || answer.Incarnation != a.life.incarnation):
 		b.Queue(loseOwner, string(allocation.HistoryLost), answer.Detail)
 	default:
-		b.Queue(stopOwner, answer.Refusal, answer.Detail)
+		b.Queue(stopOwner, string(regional.StopReason(answer.Refusal)), answer.Detail)
 	}
 	return b, nil
 }

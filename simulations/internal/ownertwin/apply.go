@@ -60,7 +60,7 @@ func (a *application) run() (bool, error) {
 	case a.answer.Refusal != "" && l.incarnation != "" && (len(a.answer.Contradicted) > 0 || a.answer.Incarnation != l.incarnation):
 		return true, a.x.lose(a.answer.Detail)
 	case a.answer.Refusal != "":
-		return true, a.x.stop(allocation.Reason(a.answer.Refusal), a.answer.Detail)
+		return true, a.x.stop(regional.StopReason(a.answer.Refusal), a.answer.Detail)
 	}
 	if err := a.applyShares(); err != nil {
 		return false, err

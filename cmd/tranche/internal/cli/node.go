@@ -48,6 +48,7 @@ type nodeOptions struct {
 	shadow               bool
 	envoy                envoyOptions
 	forward              forwardOptions
+	memory               memoryOptions
 	log                  logOptions
 }
 
@@ -86,6 +87,7 @@ When the coordinator cannot be reached the region goes on with the shares that i
 	f.BoolVar(&o.shadow, "shadow", false, "refuse nobody, whatever is wrong; say, count and report what would have been refused")
 	o.envoy.flags(f)
 	o.forward.flags(f)
+	o.memory.flags(f)
 	o.log.flags(f)
 	return c
 }
@@ -115,7 +117,7 @@ func (o *nodeOptions) check() error {
 	case o.retention < time.Minute:
 		return usagef("--retention %s: use at least 1m; a retry after it is charged again", o.retention)
 	}
-	return nil
+	return o.memory.check()
 }
 
 // regionToken reads the token and what it says: tranche_region_DEPLOYMENT_REGION_SECRET.
@@ -191,7 +193,7 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 	config := regional.Config{
 		Region: o.region, Name: o.nodeName(listener.Addr()), URL: o.url(listener.Addr()), Version: Version(), Deployment: deployment,
 		Coordinator: coordinator, SyncEvery: o.syncEvery, Retention: allocation.Duration(o.retention / time.Second), Lanes: o.lanes,
-		Log: log, Metrics: metrics,
+		Log: log, Metrics: metrics, Memory: o.memory.open(),
 	}
 	door := regional.HTTPConfig{
 		Tokens: gateways, Metrics: metrics, Logger: log.Named("http"), Forward: forward, Shadow: o.shadow, Watch: regional.NewWatch(a.now()),
