@@ -86,7 +86,7 @@ var answers = []Answer{
 	{NoAllocation, 503, "UNAVAILABLE", RetrySoon, "This region holds no allocation of the budget for this period"},
 	{Sealed, 503, "UNAVAILABLE", RetrySoon, "The share is sealed"},
 	{Frozen, 503, "UNAVAILABLE", RetrySoon, "The ledger is frozen"},
-	{HistoryLost, 503, "UNAVAILABLE", RetrySoon, "The region's database lost history; it admits nothing until an operator has decided"},
+	{HistoryLost, 503, "UNAVAILABLE", RetrySoon, "The region's database lost history; it waits for the coordinator to begin anew, with nothing"},
 	{Starting, 503, "UNAVAILABLE", RetrySoon, "The region is starting"},
 	{ClockBehind, 503, "UNAVAILABLE", RetrySoon, "The database's clock names a period that is already closed"},
 	{UnsafeSettings, 503, "UNAVAILABLE", RetrySoon, "Postgres would not keep a commit through a crash (fsync, full_page_writes or synchronous_commit is off)"},
