@@ -111,6 +111,10 @@ func testAdmit(o *owner) {
 		}
 	}
 	writes, _ := admission(seen, allocation.Spend, "one", 3, a, b)
+	// One that shadow let through is part of the admission, and has no row.
+	writes.Inserted[0].Lines = append(writes.Inserted[0].Lines, allocation.AdmissionLine{
+		UsageKey: o.key("c", 0), Unit: "tokens", Version: 2, Requested: 7, OnLapse: "spend", Enforcement: allocation.Shadow, Would: allocation.NotHome,
+	})
 	want := *writes.Inserted[0]
 	want.Lines = slices.Clone(want.Lines)
 	o.must(batch.Commit(o.Context(), writes))
