@@ -22,6 +22,14 @@ func (d RegionDocument) with(r allocation.Residence) RegionDocument {
 	return d
 }
 
+// settledWith takes the flag away that calls from this database raised: it is the recorded one from here on.
+func (d RegionDocument) settledWith(home allocation.Home) RegionDocument {
+	if c := d.Contradiction; c != nil && c.Home == home {
+		d, _ = d.clear()
+	}
+	return d
+}
+
 // claimOf is what a call's incarnation and home come to. An incarnation that was given out in a line that was lost may have
 // been named there: it is not given out again.
 func (s *Service) claimOf(r *region, call allocation.SyncCall) allocation.Claim {
@@ -81,7 +89,7 @@ func (s *Service) giveIncarnation(ctx context.Context, from string, call allocat
 // the one before held: it is lost, and what is not proven to be elsewhere is counted as its own.
 func (s *Service) replaceChange(who actor, r *region, call allocation.SyncCall) (Change, error) {
 	before, verb := r.doc.value, "region.incarnation"
-	next := before.with(before.residence().Replace(s.random.hex(8), call.Home))
+	next := before.with(before.residence().Replace(s.random.hex(8), call.Home)).settledWith(call.Home)
 	next.GivenUnder, next.AskedWith = s.state.descent().History, nil
 	if len(call.Marks) <= maxAskedWith {
 		next.AskedWith = call.Marks
@@ -118,10 +126,7 @@ func (s *Service) move(ctx context.Context, from string, call allocation.SyncCal
 		if v := s.judge(r, call); v.refusal != "" || v.claim != allocation.ClaimMove {
 			return Change{}, nil
 		}
-		next := r.doc.value.with(r.doc.value.residence().MoveTo(call.Home))
-		if c := next.Contradiction; c != nil && c.Home == call.Home {
-			next, _ = next.clear() // it was refused until now, and lives there from now on
-		}
+		next := r.doc.value.with(r.doc.value.residence().MoveTo(call.Home)).settledWith(call.Home)
 		s.log.Warn("region lives in another database now, which holds all marks", "region", r.name, "home", homeText(call.Home))
 		return Change{
 			Reads: []Item{r.doc.item},

@@ -86,10 +86,16 @@ func TestMovedHome(t *testing.T) {
 	w, east, _ := two(t, 1)
 	r := w.replicas[0]
 	before := east.incarnation
-	w.clock.move(2 * time.Minute)
 	east.home.Timeline = 2
+	if a := east.sync(r); a.Refusal == "" || w.flagOf(r, "us-east") == nil {
+		t.Fatalf("a second database is served: %+v", a)
+	}
+	w.clock.move(2 * time.Minute)
 	if a := east.sync(r); a.Refusal != "" || a.Incarnation != before {
 		t.Errorf("it is answered %+v", a)
+	}
+	if c := w.flagOf(r, "us-east"); c != nil {
+		t.Errorf("it is flagged still: %+v", c)
 	}
 	if n := len(w.acts(r, "region.moved")); n != 1 {
 		t.Errorf("%d lines in the audit", n)
