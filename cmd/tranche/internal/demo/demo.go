@@ -9,6 +9,8 @@
 //	                │ link (can be cut)
 //	gateways ──▶ eu-west-1, eu-west-2 ──▶ Postgres
 //
+// Beside the walk there are scenarios: short stories of one thing each, on a deployment of their own.
+//
 // Nothing is simulated but the partition, which is a proxy that breaks connections. Every step is checked; the first that
 // is not as promised ends the demo with an error. At the end nothing is left: no process, no folder.
 package demo
@@ -49,11 +51,15 @@ type Options struct {
 	Out, Err io.Writer
 	JSON     bool
 	Keep     bool
-	Version  string
+	Scenario string // one of Scenarios; empty: the walk through everything
 }
 
 // Run walks through all steps. It returns an error at the first that is not as promised.
 func Run(ctx context.Context, o Options) (err error) {
+	tale, err := find(o.Scenario)
+	if err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	broken := make(chan os.Signal, 1)
@@ -62,10 +68,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	t := &teller{out: heard{o.Out, stop}, err: heard{o.Err, stop}, json: o.JSON, started: time.Now()}
 	walk, cancel := context.WithTimeoutCause(ctx, walkAtMost, errors.New("the demo took too long"))
 	defer cancel()
-	t.say("Tranche demo: a hard budget of %d requests for two regions, %s and %s.\n", limit, regionA, regionB)
-	t.say("Real: etcd, a coordinator, two Postgres, four nodes, each a process of its own; every request is an HTTP call.")
-	t.say("Simulated: only the partition (a proxy breaks the links). Windows are %d s and %d s so that you need not wait.\n", windowSeconds, burstSeconds)
-	w, err := start(walk, t)
+	for _, line := range tale.intro {
+		t.say("%s", line)
+	}
+	w, err := start(walk, t, tale.stage)
 	defer func() {
 		if left := w.Stop(); left != nil {
 			err = errors.Join(err, left)
@@ -74,7 +80,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return explain(walk, w, err)
 	}
-	totals, err := w.steps(walk)
+	totals, err := tale.walk(w, walk)
 	if err != nil {
 		return explain(walk, w, err)
 	}
@@ -84,7 +90,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	if t.json {
 		t.object("done", verdict{
-			Limit: totals.limit, Spent: totals.spent, Overspent: totals.overspent, CounterPerRegion: totals.naive, Steps: t.number, Seconds: seconds,
+			Scenario: o.Scenario, Limit: totals.limit, Spent: totals.spent, Overspent: totals.overspent, CounterPerRegion: totals.naive, Steps: t.number, Seconds: seconds,
 		})
 		return nil
 	}
@@ -111,10 +117,11 @@ func (h heard) Write(p []byte) (int, error) {
 
 // verdict is the last line for programs.
 type verdict struct {
+	Scenario         string  `json:"scenario,omitempty"`
 	Limit            int64   `json:"limit"`
 	Spent            int64   `json:"spent"`
 	Overspent        int64   `json:"overspent"`
-	CounterPerRegion int64   `json:"counter_per_region"` // what the same requests would have cost with one
+	CounterPerRegion int64   `json:"counter_per_region,omitempty"` // of the walk: what the same requests would have cost with one
 	Steps            int     `json:"steps"`
 	Seconds          float64 `json:"seconds"`
 }

@@ -22,6 +22,7 @@ type place struct{ budget, period, region string }
 // counts are by distinct ids.
 type counts struct {
 	asked, admitted int64
+	former          int64 // admitted by a database that was lost since; no part of admitted
 	limit           int64
 }
 
@@ -103,4 +104,32 @@ func (r *record) spentIn(budget string) (periods []string) {
 	}
 	slices.Sort(periods)
 	return periods
+}
+
+// lose says that a region's database has lost all that it knew: what was admitted is known to the gateways only.
+func (r *record) lose(region string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p, c := range r.counted {
+		if p.region == region {
+			c.former, c.admitted = c.former+c.admitted, 0
+		}
+	}
+}
+
+// sums are all admissions by the gateways' own record; over says how many of them no limit covers.
+func (r *record) sums() (admitted, over int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	type budgetPeriod struct{ budget, period string }
+	by, limits := map[budgetPeriod]int64{}, map[budgetPeriod]int64{}
+	for p, c := range r.counted {
+		at := budgetPeriod{p.budget, p.period}
+		by[at] += c.admitted + c.former
+		limits[at] = max(limits[at], c.limit)
+	}
+	for at, n := range by {
+		admitted, over = admitted+n, over+max(0, n-limits[at])
+	}
+	return admitted, over
 }

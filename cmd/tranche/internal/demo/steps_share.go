@@ -26,17 +26,23 @@ var errRolled = errors.New("the period ended in the middle of the step")
 // walks is how often a step is walked before the machine is too slow for the demo.
 const walks = 3
 
-// declare makes a budget whose tenant is its own name, and waits until both regions hold their shares.
+// declare makes a budget whose tenant is its own name, split by weight, and waits until both regions hold their shares.
 func (w *world) declare(ctx context.Context, name string, units int64, window allocation.Window, a, b int64) (coordinator.BudgetAnswer, error) {
-	declared := allocation.Budget{
-		Name: name, Unit: "requests", Limit: &units, Window: window, Match: map[string]string{"tenant": name},
+	return w.declareAs(ctx, allocation.Budget{
+		Name: name, Limit: &units, Window: window,
 		Allocation: allocation.Policy{Policy: allocation.PolicyFixed, Weights: map[string]int64{regionA: a, regionB: b}},
-	}
+	}, units*a/(a+b), units*b/(a+b))
+}
+
+// declareAs makes a budget of requests, and waits until the regions hold so much of it.
+func (w *world) declareAs(ctx context.Context, declared allocation.Budget, a, b int64) (coordinator.BudgetAnswer, error) {
+	name := declared.Name
+	declared.Unit, declared.Match = "requests", map[string]string{"tenant": name}
 	var answer coordinator.BudgetAnswer
 	if _, err := w.admin.Do(ctx, api.Call{Method: http.MethodPost, Path: "/v1/budgets", Body: declared}, &answer); err != nil {
 		return answer, fmt.Errorf("declare %s: %w", name, err)
 	}
-	for region, want := range map[string]int64{regionA: units * a / (a + b), regionB: units * b / (a + b)} {
+	for region, want := range map[string]int64{regionA: a, regionB: b} {
 		if answer.Permits[region] != want {
 			return answer, fmt.Errorf("%s gets %d permits of %s, not %d", region, answer.Permits[region], name, want)
 		}
@@ -44,15 +50,19 @@ func (w *world) declare(ctx context.Context, name string, units int64, window al
 		if err != nil {
 			return answer, err
 		}
-		err = until(ctx, fmt.Sprintf("%s holds its share of %s", region, name), func() (bool, error) {
-			d, err := g.check(ctx)
-			return err == nil && d.Admitted() && d.Budgets[0].Share == want, nil
-		})
-		if err != nil {
+		if err := g.untilShare(ctx, want); err != nil {
 			return answer, err
 		}
 	}
 	return answer, nil
+}
+
+// untilShare waits until the region holds so much of the gateway's budget.
+func (g *gateway) untilShare(ctx context.Context, want int64) error {
+	return until(ctx, fmt.Sprintf("%s holds its share of %s", g.region.Name, g.labels["tenant"]), func() (bool, error) {
+		d, err := g.check(ctx)
+		return err == nil && len(d.Budgets) > 0 && d.Budgets[0].Share == want, err
+	})
 }
 
 func (w *world) grant(ctx context.Context) error {

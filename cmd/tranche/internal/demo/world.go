@@ -22,13 +22,12 @@ const (
 )
 
 // start brings everything up. The world is never nil, so that what came up can be stopped.
-func start(ctx context.Context, t *teller) (*world, error) {
+func start(ctx context.Context, t *teller, o stage.Options) (*world, error) {
 	w := &world{tell: t, record: newRecord()}
 	stage.Sweep()
 	var err error
-	w.Stage, err = stage.Start(ctx, stage.Options{
-		Regions: []string{regionA, regionB}, NodesEach: 2, Coordinators: 1, Unreachable: unreachable, Progress: t.progress,
-	})
+	o.Regions, o.Unreachable, o.Progress = []string{regionA, regionB}, unreachable, t.progress
+	w.Stage, err = stage.Start(ctx, o)
 	if err != nil {
 		return w, err
 	}
