@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,12 +22,12 @@ type demo struct {
 	dir, log string
 }
 
-func startDemo(t *testing.T) demo {
+func startDemo(t *testing.T, arguments ...string) demo {
 	t.Helper()
 	d := demo{dir: clustertest.Dir(t), log: filepath.Join(t.TempDir(), "demo.json")}
 	t.Setenv("TMPDIR", d.dir)
 	var err error
-	if d.Child, err = process.Start("demo", d.log, nil, "demo", "--json"); err != nil {
+	if d.Child, err = process.Start("demo", d.log, nil, append([]string{"demo", "--json"}, arguments...)...); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(d.Kill)
@@ -66,6 +67,26 @@ func (d demo) nothingLeft(t *testing.T) {
 			t.Errorf("the demo left a process: %s", strings.ReplaceAll(string(text), "\x00", " "))
 		}
 	}
+}
+
+// tellsStory runs a scenario: every step must be as promised, within the promised time on a machine that is not busy.
+func tellsStory(t *testing.T, scenario string, want ...string) {
+	t.Helper()
+	d := startDemo(t, "--scenario", scenario)
+	<-d.Ended()
+	names, last := d.steps(t)
+	if want = append(want, "verify", "done"); !slices.Equal(names, want) {
+		t.Errorf("steps %v, want %v%s", names, want, d.Tail())
+	}
+	if last["overspent"] != 0.0 || last["scenario"] != scenario {
+		t.Errorf("the last line is %v", last)
+	}
+	d.nothingLeft(t)
+}
+
+// Whoever reads what becomes of a lost region's permits must be able to see it happen.
+func TestDemoStranded(t *testing.T) {
+	tellsStory(t, "stranded", "share", "whatif", "stranded", "refused", "alone", "returned", "heard")
 }
 
 // Whoever tries the demo and presses Ctrl-C in the middle of it must not have to clean up after it.
