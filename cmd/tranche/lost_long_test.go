@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,7 +20,6 @@ import (
 	"tranche/cmd/tranche/internal/stage"
 	"tranche/coordinator"
 	"tranche/coordinator/etcd/embedded"
-	"tranche/regional/postgres/cluster"
 	"tranche/regional/postgres/cluster/clustertest"
 )
 
@@ -145,34 +143,19 @@ func startsAnew(t *testing.T, th *theatre, remember, lose func(r *stage.Region))
 	}
 }
 
-// postgresProgram runs one of Postgres' own programs.
-func postgresProgram(t *testing.T, name string, arguments ...string) {
-	t.Helper()
-	with, err := cluster.Find()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(filepath.Join(with.Dir, name), arguments...).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v: %s", name, err, out)
-	}
-}
-
 // A logical backup that is restored under running nodes: system, database and timeline stay the same, and the log goes on.
 func TestPgRestoreUnderLoad(t *testing.T) {
 	th := lostTheatre(t, nil)
 	dump := filepath.Join(t.TempDir(), "dump")
 	startsAnew(t, th,
-		func(r *stage.Region) { postgresProgram(t, "pg_dump", "--format=custom", "--file="+dump, r.Database) },
-		func(r *stage.Region) {
-			postgresProgram(t, "pg_restore", "--clean", "--if-exists", "--single-transaction", "--dbname="+r.Database, dump)
-		})
+		func(r *stage.Region) { must(t, r.Dump(t.Context(), dump)) },
+		func(r *stage.Region) { must(t, r.Restore(t.Context(), dump)) })
 }
 
-// copyTree copies a folder with its owners and times.
-func copyTree(t *testing.T, from, to string) {
+func must(t *testing.T, err error) {
 	t.Helper()
-	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
-		t.Fatalf("copy %s: %v: %s", from, err, out)
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -180,56 +163,18 @@ func copyTree(t *testing.T, from, to string) {
 func TestPhysicalRestoreUnderLoad(t *testing.T) {
 	th := lostTheatre(t, nil)
 	copied := filepath.Join(clustertest.Dir(t), "copy")
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	startsAnew(t, th,
 		func(r *stage.Region) {
-			must(r.Postgres.Kill())
-			copyTree(t, filepath.Join(r.Postgres.Dir(), "data"), copied)
-			must(r.Postgres.StartAgain(t.Context()))
+			must(t, r.Postgres.Kill())
+			must(t, stage.CopyTree(t.Context(), filepath.Join(r.Postgres.Dir(), "data"), copied))
+			must(t, r.Postgres.StartAgain(t.Context()))
 		},
 		func(r *stage.Region) {
-			must(r.Postgres.Kill())
-			must(os.RemoveAll(filepath.Join(r.Postgres.Dir(), "data")))
-			copyTree(t, copied, filepath.Join(r.Postgres.Dir(), "data"))
-			must(r.Postgres.StartAgain(t.Context()))
+			must(t, r.Postgres.Kill())
+			must(t, os.RemoveAll(filepath.Join(r.Postgres.Dir(), "data")))
+			must(t, stage.CopyTree(t.Context(), copied, filepath.Join(r.Postgres.Dir(), "data")))
+			must(t, r.Postgres.StartAgain(t.Context()))
 		})
-}
-
-// keepEtcd copies what etcd holds now.
-func (th *theatre) keepEtcd(to string) {
-	th.t.Helper()
-	if err := th.Etcd.Kill(0); err != nil {
-		th.t.Fatal(err)
-	}
-	copyTree(th.t, th.Etcd.Dir(0), to)
-	if err := th.Etcd.Restart(th.t.Context(), 0); err != nil {
-		th.t.Fatal(err)
-	}
-}
-
-// restoreEtcd puts a copy back, or nothing, as an empty etcd. prepare may change the copy first.
-func (th *theatre) restoreEtcd(from string, prepare func(dir string)) {
-	th.t.Helper()
-	if err := th.Etcd.Kill(0); err != nil {
-		th.t.Fatal(err)
-	}
-	if err := os.RemoveAll(th.Etcd.Dir(0)); err != nil {
-		th.t.Fatal(err)
-	}
-	if from != "" {
-		copyTree(th.t, from, th.Etcd.Dir(0))
-	}
-	if prepare != nil {
-		prepare(th.Etcd.Dir(0))
-	}
-	if err := th.Etcd.Restart(th.t.Context(), 0); err != nil {
-		th.t.Fatal(err)
-	}
 }
 
 // bump makes a copy's revision higher than any that the lost history had.
@@ -316,13 +261,13 @@ func etcdRestored(t *testing.T, restart bool, prepare func(*theatre) func(string
 	defer stop()
 	l := startLoad(ctx, t, th.Stage, "big")
 	l.progress(t, someMore, "us-east", "eu-west")
-	th.keepEtcd(kept)
+	must(t, th.KeepEtcd(t.Context(), kept))
 	th.rebalance("lost/all", "us-east", "eu-west", 1000)
 	th.shareIs("lost/all", "us-east", lostShare-1000)
 	th.shareIs("lost/all", "eu-west", lostShare+1000)
 	for round := range 2 {
 		th.Regions["us-east"].Cut()
-		th.restoreEtcd(kept, prepare(th))
+		must(t, th.TakeBackEtcd(t.Context(), kept, prepare(th)))
 		if restart {
 			for _, c := range th.Coordinators {
 				c.Kill()

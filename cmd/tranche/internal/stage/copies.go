@@ -1,0 +1,72 @@
+package stage
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"tranche/regional/postgres/cluster"
+)
+
+// Dump makes a logical backup of the region's database with pg_dump.
+func (r *Region) Dump(ctx context.Context, file string) error {
+	return postgresProgram(ctx, "pg_dump", "--format=custom", "--file="+file, r.Database)
+}
+
+// Restore puts a dump in the place of what the region's database holds, as pg_restore does it under running nodes.
+func (r *Region) Restore(ctx context.Context, file string) error {
+	return postgresProgram(ctx, "pg_restore", "--clean", "--if-exists", "--single-transaction", "--dbname="+r.Database, file)
+}
+
+// postgresProgram runs one of Postgres' own programs, of the version of its server.
+func postgresProgram(ctx context.Context, name string, arguments ...string) error {
+	with, err := cluster.Find()
+	if err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(ctx, filepath.Join(with.Dir, name), arguments...).CombinedOutput(); err != nil {
+		return fmt.Errorf("run %s: %w: %s", name, err, out)
+	}
+	return nil
+}
+
+// CopyTree copies a folder with its owners and times.
+func CopyTree(ctx context.Context, from, to string) error {
+	if out, err := exec.CommandContext(ctx, "cp", "-a", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy %s: %w: %s", from, err, out)
+	}
+	return nil
+}
+
+// KeepEtcd copies what etcd holds now. It needs EtcdMembers: 1.
+func (s *Stage) KeepEtcd(ctx context.Context, to string) error {
+	if err := s.Etcd.Kill(0); err != nil {
+		return err
+	}
+	if err := CopyTree(ctx, s.Etcd.Dir(0), to); err != nil {
+		return err
+	}
+	return s.Etcd.Restart(ctx, 0)
+}
+
+// TakeBackEtcd puts a copy in the place of what etcd holds, or nothing, as an empty etcd. prepare, unless it is nil, may
+// change the copy first.
+func (s *Stage) TakeBackEtcd(ctx context.Context, copied string, prepare func(dir string)) error {
+	if err := s.Etcd.Kill(0); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(s.Etcd.Dir(0)); err != nil {
+		return err
+	}
+	if copied != "" {
+		if err := CopyTree(ctx, copied, s.Etcd.Dir(0)); err != nil {
+			return err
+		}
+	}
+	if prepare != nil {
+		prepare(s.Etcd.Dir(0))
+	}
+	return s.Etcd.Restart(ctx, 0)
+}
