@@ -20,3 +20,14 @@ func TestDemoAsPromised(t *testing.T) {
 	}
 	d.nothingLeft(t)
 }
+
+// The stories that take longer to tell, or need more to run.
+func TestDemoScenarios(t *testing.T) {
+	for scenario, steps := range map[string]string{
+		"rebalance": "fixed moved followed compared",
+		"restore":   "share restored anew stranded counted",
+		"failover":  "crash moved frozen thawed spent",
+	} {
+		t.Run(scenario, func(t *testing.T) { tellsStory(t, scenario, strings.Fields(steps)...) })
+	}
+}

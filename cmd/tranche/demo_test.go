@@ -69,7 +69,7 @@ func (d demo) nothingLeft(t *testing.T) {
 	}
 }
 
-// tellsStory runs a scenario: every step must be as promised, within the promised time on a machine that is not busy.
+// tellsStory runs a scenario: every step must be as promised, and nothing may be left.
 func tellsStory(t *testing.T, scenario string, want ...string) {
 	t.Helper()
 	d := startDemo(t, "--scenario", scenario)

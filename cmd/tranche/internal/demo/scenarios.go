@@ -39,6 +39,12 @@ var theWalk = tale{
 var tales = []tale{
 	story("stranded", "a region is cut off with part of its share unspent: who may use it, what the report says, what became of it",
 		stage.Options{NodesEach: 1, Coordinators: 1}, (*world).strandedStory),
+	story("rebalance", "most callers come to one region: a fixed split, a move by hand, and a budget that follows by itself",
+		stage.Options{NodesEach: 1, Coordinators: 1}, (*world).rebalanceStory),
+	story("restore", "a region's database is restored from a dump that is older than what it spent",
+		stage.Options{NodesEach: 1, Coordinators: 1}, (*world).restoreStory),
+	story("failover", "a region's database crashes and comes back; then etcd is taken back to an earlier copy",
+		stage.Options{NodesEach: 1, Coordinators: 2, EtcdMembers: 1}, (*world).failoverStory),
 }
 
 func story(name, line string, o stage.Options, walk func(*world, context.Context) (totals, error)) tale {
@@ -91,13 +97,24 @@ func calm(now time.Time) (allocation.Window, string) {
 	}
 }
 
-// endStory judges the account of a story, where so many incarnations can be read no more.
-func (w *world) endStory(ctx context.Context, lost int) (totals, error) {
+// each is a window in words.
+func each(w allocation.Window) string {
+	if w.Every == 3600 {
+		return "an hour"
+	}
+	return fmt.Sprintf("every %d minutes", w.Every/60)
+}
+
+// endStory judges the account of a story, where so many incarnations can be read no more. Notes explain its figures.
+func (w *world) endStory(ctx context.Context, lost int, notes ...string) (totals, error) {
 	e, err := w.account(ctx, lost)
 	if err != nil {
 		return totals{}, err
 	}
 	lines, account, t := w.table(e.Report)
+	if len(notes) == 0 {
+		lines = lines[:len(lines)-1]
+	}
 	admitted, over := w.record.sums()
 	t.spent, t.overspent = admitted, max(t.overspent, over)
 	if t.overspent > 0 {
@@ -105,6 +122,6 @@ func (w *world) endStory(ctx context.Context, lost int) (totals, error) {
 	}
 	w.tell.step("verify", fields{"conserved": true, "lines": len(e.Report.Lines), "admitted": admitted, "limit": t.limit, "account": account},
 		fmt.Sprintf("The whole account, read from etcd and both databases as `tranche verify` does: every permit is in exactly one place. "+
-			"The gateways' own record: %d admitted, within a limit of %d.", admitted, t.limit), lines[:len(lines)-1]...)
+			"The gateways' own record: %d admitted, within a limit of %d.", admitted, t.limit), append(lines, notes...)...)
 	return t, nil
 }

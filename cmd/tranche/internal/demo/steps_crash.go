@@ -78,7 +78,7 @@ func (w *world) crash(ctx context.Context) error {
 
 // chargedOnce holds the gateway's record against the database, and asks for every id once more: each must be known.
 func (w *world) chargedOnce(ctx context.Context, g *gateway, all []*job) error {
-	stored, err := w.jobsStored(ctx, g.region)
+	stored, err := w.stored(ctx, g.region, budgetJobs)
 	if err != nil {
 		return err
 	}
@@ -161,9 +161,9 @@ func (w *world) retry(ctx context.Context, g *gateway, list []*job) (retried, re
 	return len(open), replayed, err
 }
 
-// jobsStored is what the region's database has charged to the jobs' budget.
-func (w *world) jobsStored(ctx context.Context, r *stage.Region) (spent int64, err error) {
-	client, err := w.Gateway(edge1, r.Nodes[1])
+// stored is what the region's database has charged to a budget.
+func (w *world) stored(ctx context.Context, r *stage.Region, budget string) (spent int64, err error) {
+	client, err := w.Gateway(edge1, r.Nodes[len(r.Nodes)-1])
 	if err != nil {
 		return 0, err
 	}
@@ -172,7 +172,7 @@ func (w *world) jobsStored(ctx context.Context, r *stage.Region) (spent int64, e
 		return 0, err
 	}
 	for _, u := range account.Usage {
-		if u.Budget == budgetJobs {
+		if u.Budget == budget {
 			spent += u.Spent
 		}
 	}

@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -41,8 +40,8 @@ func (w *world) strandedStory(ctx context.Context) (totals, error) {
 		return totals{}, err
 	}
 	w.tell.step("share", fields{"period": period, regionA: shareA, regionB: shareB, "spent": spentBeforeCut},
-		fmt.Sprintf("Two regions share %d requests an hour: %s may spend %d, %s %d, each without asking the other. %s has spent %d.",
-			limit, regionA, shareA, regionB, shareB, regionA, spentBeforeCut))
+		fmt.Sprintf("Two regions share %d requests %s: %s may spend %d, %s %d, each without asking the other. %s has spent %d.",
+			limit, each(window), regionA, shareA, regionB, shareB, regionA, spentBeforeCut))
 	before, err := w.whatIfLost(ctx)
 	if err != nil {
 		return totals{}, err
@@ -80,7 +79,7 @@ func (w *world) whatIfLost(ctx context.Context) (coordinator.WhatIfBudget, error
 	}
 	b := answer.Budgets[0]
 	w.tell.step("whatif", fields{"stranded": b.Lost.Stranded, "ahead": b.Ahead.Stranded, "ahead_periods": b.Ahead.Periods, "others": b.Others[0].Spendable},
-		fmt.Sprintf("What if %s were lost now (tranche whatif --lose %s)? %d permits would be stranded in this hour, and %d in the %d periods ahead "+
+		fmt.Sprintf("What if %s were lost now (tranche whatif --lose %s)? %d permits would be stranded in the running period, and %d in the %d periods ahead "+
 			"that it holds already; %s could still spend %d.", regionA, regionA, b.Lost.Stranded, b.Ahead.Stranded, b.Ahead.Periods, regionB, b.Others[0].Spendable))
 	return b, nil
 }
@@ -104,18 +103,23 @@ func (w *world) cutAndReport(ctx context.Context, period string, foretold coordi
 	case l.Granted != shareA || l.Spent != spentBeforeCut || l.Stranded != foretold.Lost.Stranded || l.Ahead == nil || *l.Ahead != *foretold.Ahead:
 		return fmt.Errorf("the report says granted %d, spent %d, stranded %d, ahead %+v; foretold were %+v", l.Granted, l.Spent, l.Stranded, l.Ahead, foretold)
 	}
-	lines := []string{
+	lines := append([]string{
 		"",
 		"  why         " + l.Cause + ": it has not called for " + unreachable.String(),
-		fmt.Sprintf("  this hour   granted %d − spent %d = stranded %d", l.Granted, l.Spent, l.Stranded),
+		fmt.Sprintf("  now         granted %d − spent %d = stranded %d", l.Granted, l.Spent, l.Stranded),
 		fmt.Sprintf("  ahead       %d in %d periods, until %s", l.Ahead.Stranded, l.Ahead.Periods, l.Ahead.Until),
-	}
-	for i, r := range l.Resolve {
-		lines = append(lines, []string{"  resolved if ", "  or if       "}[min(i, 1)]+r.Text)
-	}
+	}, resolvedIf(l)...)
 	w.tell.step("stranded", fields{"region": l.Region, "cause": l.Cause, "stranded": l.Stranded, "ahead": l.Ahead.Stranded, "ahead_periods": l.Ahead.Periods, "resolve": l.Resolve},
 		fmt.Sprintf("The link of %s is cut. The report (tranche stranded list --detail) says so, to the permit:", regionA), append(lines, "")...)
 	return nil
+}
+
+// resolvedIf is what the report says would resolve a line.
+func resolvedIf(l coordinator.StrandedLine) (lines []string) {
+	for i, r := range l.Resolve {
+		lines = append(lines, []string{"  resolved if ", "  or if       "}[min(i, 1)]+r.Text)
+	}
+	return lines
 }
 
 // apart is what both regions can do while one is cut off.
@@ -181,7 +185,7 @@ func (w *world) backAgain(ctx context.Context, period string, b *gateway) error 
 		return d.Reason == string(allocation.RegionShareSpent), err
 	})
 	if err != nil {
-		return errors.Join(err, ctx.Err())
+		return err
 	}
 	w.tell.step("heard", fields{"region": regionB, "reason": allocation.RegionShareSpent},
 		fmt.Sprintf("%s now says %s: %s has %d left that can be moved, and somebody who can be asked for them.", regionB, allocation.RegionShareSpent, regionA, strandedThen-spentAlone))
