@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -35,6 +36,7 @@ func TestKillsUnderLoadForLong(t *testing.T) {
 		{"kill the etcd leader", func(n int) { th.killLeader(l, fmt.Sprintf("faults-after-%d", n)) }},
 		{"Postgres hangs", func(int) { th.hangPostgres(l) }},
 		{"an etcd member hangs", func(int) { th.hangMember(l) }},
+		{"a node hangs", func(int) { th.hangNode(l) }},
 		{"links are cut while a node dies", func(int) {
 			r := th.Regions["us-east"]
 			r.Cut()
@@ -74,6 +76,23 @@ func (th *theatre) hangPostgres(l *load) {
 	<-timer.C
 	l.progress(th.t, someMore, "eu-west")
 	if err := r.Postgres.Resume(); err != nil {
+		th.t.Fatal(err)
+	}
+	l.progress(th.t, someMore, "us-east")
+}
+
+// hangNode stops a node without ending it, between the two round trips of a batch, as it is busy with nothing else: the
+// region's other node goes on.
+func (th *theatre) hangNode(l *load) {
+	node := th.Regions["us-east"].Nodes[0]
+	if err := node.Signal(syscall.SIGSTOP); err != nil {
+		th.t.Fatal(err)
+	}
+	l.progress(th.t, someMore, "us-east", "eu-west")
+	timer := time.NewTimer(hung)
+	defer timer.Stop()
+	<-timer.C
+	if err := node.Signal(syscall.SIGCONT); err != nil {
 		th.t.Fatal(err)
 	}
 	l.progress(th.t, someMore, "us-east")

@@ -109,9 +109,19 @@ func (th *theatre) killNode(l *load) {
 	l.progress(th.t, someMore, "us-east")
 }
 
-// killPostgres kills a region's database: the region refuses, the other goes on, and it heals by itself.
+// killPostgres kills a region's database: the region refuses, the other goes on, and it heals by itself, as the same
+// incarnation: nothing that was acknowledged is lost.
 func (th *theatre) killPostgres(l *load) {
 	r := th.Regions["us-east"]
+	before, err := incarnationOf(th.t.Context(), r.Database)
+	if err != nil {
+		th.t.Fatal(err)
+	}
+	defer func() {
+		if now, err := incarnationOf(th.t.Context(), r.Database); now != before {
+			th.t.Errorf("us-east is incarnation %s, and was %s: %v", now, before, err)
+		}
+	}()
 	if err := r.Postgres.Kill(); err != nil {
 		th.t.Fatal(err)
 	}

@@ -125,6 +125,17 @@ func (l *load) progress(t *testing.T, more int64, regions ...string) {
 	}
 }
 
+// incarnationOf is the life that a region's database has stored.
+func incarnationOf(ctx context.Context, url string) (name string, err error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(ctx)
+	err = conn.QueryRow(ctx, "select incarnation from tranche.owner").Scan(&name)
+	return name, err
+}
+
 // charged is what a region's database holds.
 type charged struct {
 	ids   map[string]int   // how often each id stands there

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -306,17 +307,6 @@ func (th *theatre) stranded(budget string) (map[string]int64, error) {
 	return of, err
 }
 
-// incarnationOf is the life that a region's database has stored.
-func incarnationOf(ctx context.Context, url string) (name string, err error) {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close(ctx)
-	err = conn.QueryRow(ctx, "select incarnation from tranche.owner").Scan(&name)
-	return name, err
-}
-
 func incarnation(t *testing.T, url string) string {
 	t.Helper()
 	name, err := incarnationOf(t.Context(), url)
@@ -358,4 +348,97 @@ func tellDatabase(t *testing.T, url string) {
 		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		t.Log(strings.Join(lines, "\n"), err)
 	}
+}
+
+// A copy of a region's database that runs beside the original, with a node on it: whether the original is in contact or
+// not, no permit is spent in both.
+func TestCloneUnderLoad(t *testing.T) {
+	for name, cut := range map[string]bool{"the original in contact": false, "the original cut off": true} {
+		t.Run(name, func(t *testing.T) { cloneBeside(t, cut) })
+	}
+}
+
+func cloneBeside(t *testing.T, cut bool) {
+	th := lostTheatre(t, nil)
+	r := th.Regions["us-east"]
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	l := startLoad(ctx, t, th.Stage, "big")
+	l.progress(t, someMore, "us-east", "eu-west")
+	if err := r.Postgres.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(clustertest.Dir(t), "clone")
+	copyTree(t, r.Postgres.Dir(), copied)
+	if err := r.Postgres.StartAgain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.progress(t, someMore, "us-east")
+	clone, err := cluster.Start(t.Context(), cluster.Options{Dir: copied})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = clone.Kill() })
+	links := r.Links
+	if cut {
+		// The original's nodes reach nobody. The clone's node has links of its own.
+		r.Cut()
+		if r.Links, err = th.MoreLinks(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	node, err := th.NodeOn(r, clone.URL("tranche"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Links = links
+	if err := node.Launch(); err != nil {
+		t.Fatal(err)
+	}
+	beside := askBeside(ctx, t, th.Stage, node)
+	l.usedUp(t, "eu-west")
+	pause := time.NewTimer(2 * hung)
+	defer pause.Stop()
+	<-pause.C
+	stop()
+	l.done.Wait()
+	beside.done.Wait()
+	t.Logf("the clone admitted %d", len(beside.admitted["us-east"]))
+	l.mu.Lock()
+	for id, tries := range beside.admitted["us-east"] {
+		l.admitted["clone"] = mergeTries(l.admitted["clone"], id, tries)
+	}
+	l.mu.Unlock()
+	l.capped(t, lostLimit)
+}
+
+func mergeTries(all map[string]int, id string, tries int) map[string]int {
+	if all == nil {
+		all = map[string]int{}
+	}
+	all[id] = tries
+	return all
+}
+
+// askBeside is clients of one node only.
+func askBeside(ctx context.Context, t *testing.T, s *stage.Stage, node *stage.Server) *load {
+	t.Helper()
+	l := &load{
+		stage: s, count: map[string]*atomic.Int64{"us-east": new(atomic.Int64)},
+		admitted: map[string]map[string]int{"us-east": {}}, refused: map[string]map[string]bool{"us-east": {}},
+	}
+	client, err := s.Gateway(stage.Edge1, node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range askersEach {
+		l.done.Go(func() {
+			for ctx.Err() == nil {
+				once, cancel := context.WithTimeout(ctx, 2*time.Second)
+				l.ask(once, "us-east", "big", []*api.Client{client})
+				cancel()
+			}
+		})
+	}
+	return l
 }

@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"tranche/cmd/tranche/internal/api"
 	"tranche/cmd/tranche/internal/process"
+	"tranche/cmd/tranche/internal/proxy"
 	"tranche/coordinator"
 	"tranche/coordinator/etcd/embedded"
 	"tranche/regional/postgres/cluster"
@@ -37,19 +39,58 @@ func freeAddress() (string, error) {
 
 // Start starts the process, also again after a kill, and returns when it is ready.
 func (s *Server) Start(ctx context.Context) error {
-	c, err := process.StartIn(s.enter, s.Name, s.log, s.env, s.args...)
-	if err != nil {
+	if err := s.Launch(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.child = c
-	s.mu.Unlock()
+	c := s.life()
 	return Until(ctx, readyPatience, s.Name+" is ready", func() (bool, error) {
 		if err := c.Failure(); err != nil {
 			return false, Fatal{err}
 		}
 		return s.ready(ctx) == nil, nil
 	})
+}
+
+// Launch starts the process and does not wait until it is ready: one that must not be.
+func (s *Server) Launch() error {
+	c, err := process.StartIn(s.enter, s.Name, s.log, s.env, s.args...)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.child = c
+	return nil
+}
+
+// Signal sends a signal to the process, such as one that stops it for a while.
+func (s *Server) Signal(signal syscall.Signal) error {
+	c := s.life()
+	if c == nil {
+		return fmt.Errorf("signal %s: it does not run", s.Name)
+	}
+	return syscall.Kill(c.PID(), signal)
+}
+
+// MoreLinks are further links to the coordinators, which the stage's own cuts do not cut.
+func (s *Stage) MoreLinks() (links []*proxy.Link, err error) {
+	for _, c := range s.Coordinators {
+		link, err := proxy.Listen(strings.TrimPrefix(c.Address, "http://"))
+		if err := s.forward(link, err); err != nil {
+			return nil, err
+		}
+		links = append(links, link)
+	}
+	return links, nil
+}
+
+// NodeOn is one more node of a region, on a database of its own choice. It is not started; the stage ends it.
+func (s *Stage) NodeOn(r *Region, database string) (*Server, error) {
+	n, err := s.node(&Region{Name: r.Name, Database: database, Links: r.Links, token: r.token}, len(r.Nodes)+1)
+	if err == nil {
+		r.Nodes = append(r.Nodes, n)
+	}
+	return n, err
 }
 
 // Kill ends the process as a crash would, and returns when it has ended.
