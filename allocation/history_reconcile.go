@@ -211,6 +211,18 @@ func (l Ledger) unproven(e Entry, h Holder) int64 {
 	return l.unallocated(e, h)
 }
 
+// MayHold is what the region of an incarnation that nobody can speak for holds of the period of index i, as far as the
+// ledger knows, and the most that it may: all that is not proven to be elsewhere. A region that states lowers that.
+func (l Ledger) MayHold(h Holder, i int) (known, most int64) {
+	e := l.EntryAt(i)
+	for _, a := range e.Allocations {
+		if a.Region == h.Region {
+			known = addUp(known, a.Held())
+		}
+	}
+	return known, addUp(known, l.unproven(e, h))
+}
+
 // OpenUnproven opens a term that may have been opened before, in a line that was lost: the members are told of it and get
 // targets, but what lost incarnations may hold of it is counted as theirs first. With nobody lost it is OpenLedger.
 func OpenUnproven(b Budget, version int64, periods Periods, m Members, s Standing, gen Generation) (Ledger, error) {

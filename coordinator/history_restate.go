@@ -264,11 +264,7 @@ func (s *Service) statedAll(ctx context.Context, h allocation.Holder, call alloc
 		next.Named = mergeNames(next.Named, call.Regions)
 		change := Change{Reads: []Item{s.state.standing.item, r.doc.item}}
 		if call.All {
-			next.Standing, thawed = next.Stated(h, mergeNames(s.state.members().Regions, next.Named))
-		}
-		if thawed {
-			next.Since, next.Named = s.state.standing.value.Since, nil
-			change.Puts = append(change.Puts, s.auditLine(background, "history.thaw", next.History.String(), nil, next.Standing))
+			next, thawed = s.enterStated(next, h, &change)
 		}
 		change.Puts = append(change.Puts, put(historyKey, next))
 		if slices.Equal(encode(next), s.state.standing.item.Value) {

@@ -49,6 +49,7 @@ func (s *Service) routes(mux *http.ServeMux) {
 	})
 
 	s.regionRoutes(mux)
+	s.historyRoutes(mux)
 	s.strandedRoutes(mux)
 	s.route(mux, "GET /v1/status", readers, func(c call) (reply, error) {
 		a, err := s.status(c.ctx)

@@ -22,7 +22,8 @@ type RegionAnswer struct {
 	Region        string          `json:"region"`
 	Registered    time.Time       `json:"registered"`
 	Draining      bool            `json:"draining"`
-	Incarnation   string          `json:"incarnation,omitempty"` // empty: it has not called yet
+	Incarnation   string          `json:"incarnation,omitempty"` // empty: it has not called yet, or was ended
+	Sealing       string          `json:"sealing,omitempty"`     // the incarnation that was ended to be sealed
 	Home          allocation.Home `json:"home,omitzero"`
 	Contradiction *Contradiction  `json:"contradiction,omitempty"` // the owner or etcd lost history, or another database calls
 	Token         string          `json:"token,omitempty"`
@@ -156,7 +157,7 @@ func (s *Service) listRegions() []RegionAnswer {
 func (s *Service) answerRegion(r *region) RegionAnswer {
 	now, d, c := s.now(), r.doc.value, r.contact
 	a := RegionAnswer{
-		Region: r.name, Registered: d.Registered, Draining: d.Draining, Incarnation: d.Incarnation, Home: d.Home, Contradiction: d.Contradiction,
+		Region: r.name, Registered: d.Registered, Draining: d.Draining, Incarnation: d.Incarnation, Sealing: d.Sealing, Home: d.Home, Contradiction: d.Contradiction,
 		Nodes: calledLately(c.Nodes, now), SkewMillis: c.SkewMicros / 1000, Config: c.Config, History: c.History, Stopped: c.Stopped, OpenReservations: c.OpenReservations,
 		Waiting: r.queue.len(),
 	}

@@ -232,6 +232,11 @@ func (s *Service) regionProblems(regions []RegionAnswer, add addStatus) {
 		add(SeverityNote, "register one: `tranche regions register us-east`", "no region is registered")
 	}
 	for _, r := range regions {
+		if r.Incarnation == "" && r.Sealing != "" {
+			add(SeverityWarning, "if `tranche regions seal "+r.Region+"` was interrupted, run it again; a node that comes back begins anew",
+				"the incarnation %s of region %s was ended, to be sealed", r.Sealing, r.Region)
+			continue
+		}
 		if r.Incarnation == "" {
 			add(SeverityNote, "start a node of it with its token", "region %s has not called yet", r.Region)
 			continue

@@ -76,7 +76,7 @@ func TestDeployment(t *testing.T) {
 	t.Run("too much", func(t *testing.T) { testTooMuch(t, s) })
 	t.Run("unfit node", func(t *testing.T) { testUnfitNode(t, s) })
 	// One folder after the other: when regions come and go, all ledgers follow, and what others rebalanced with them.
-	for _, folder := range []string{"deployment", "members", "partition"} {
+	for _, folder := range []string{"deployment", "members", "partition", "recovery"} {
 		t.Run(folder, func(t *testing.T) {
 			testscript.Run(t, testscript.Params{
 				Dir: filepath.Join("testdata", folder), Cmds: with(s), RequireExplicitExec: true,
@@ -86,6 +86,7 @@ func TestDeployment(t *testing.T) {
 					e.Setenv("TRANCHE_NODE", s.Regions["us-east"].Nodes[0].Address)
 					e.Setenv("TRANCHE_NODE_TOKEN", s.Gateways[stage.Edge1])
 					e.Setenv("US_EAST_DATABASE", s.Regions["us-east"].Database)
+					e.Setenv("EU_WEST_DATABASE", s.Regions["eu-west"].Database)
 					e.Setenv("EU_WEST", s.Regions["eu-west"].Nodes[0].Address)
 					return nil
 				},
@@ -97,7 +98,8 @@ func TestDeployment(t *testing.T) {
 	}
 }
 
-// with adds the commands that harm a deployment: cut REGION, heal REGION, crash REGION (its first node).
+// with adds the commands that harm a deployment, and mend it: cut REGION, heal REGION, crash REGION (its first node),
+// restart REGION.
 func with(s *stage.Stage) map[string]func(*testscript.TestScript, bool, []string) {
 	all := maps.Clone(commands)
 	for name, do := range map[string]func(*stage.Region){
@@ -109,6 +111,12 @@ func with(s *stage.Stage) map[string]func(*testscript.TestScript, bool, []string
 			}
 			do(s.Regions[args[0]])
 		}
+	}
+	all["restart"] = func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg || len(args) != 1 || s.Regions[args[0]] == nil {
+			ts.Fatalf("usage: restart REGION")
+		}
+		ts.Check(s.Regions[args[0]].Nodes[0].Start(context.Background()))
 	}
 	return all
 }

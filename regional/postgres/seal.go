@@ -16,6 +16,18 @@ import (
 // The exclusive switch lock lets the batches that run end first. Share rows are locked before usage rows, and a usage row
 // is made under its share row's lock, so no period can appear behind a seal: it is made sealed (invariant 9).
 func (s *Store) Seal(ctx context.Context, incarnation string) (allocation.Seal, error) {
+	t, seal, err := s.sealing(ctx, incarnation)
+	if err != nil {
+		return allocation.Seal{}, fmt.Errorf("seal the owner: %w", err)
+	}
+	if err := t.commitWithout(ctx, &pgx.Batch{}); err != nil {
+		return allocation.Seal{}, fmt.Errorf("seal the owner: %w", err) // what is not known to be durable proves nothing
+	}
+	return seal, nil
+}
+
+// sealing seals and reads, and leaves the transaction open, to be committed or abandoned. After an error there is none.
+func (s *Store) sealing(ctx context.Context, incarnation string) (*transaction, allocation.Seal, error) {
 	var seal allocation.Seal
 	var lost bool
 	var read shareReader
@@ -43,11 +55,11 @@ func (s *Store) Seal(ctx context.Context, incarnation string) (allocation.Seal, 
 		err = fmt.Errorf("%w: the owner's row is missing", regional.ErrNotReady)
 	}
 	if err != nil {
-		return allocation.Seal{}, fmt.Errorf("seal the owner: %w", err)
+		return nil, seal, err
 	}
 	if err := sealable(seal, incarnation, lost); err != nil {
 		t.abandon()
-		return allocation.Seal{}, fmt.Errorf("seal the owner: %w", err)
+		return nil, seal, err
 	}
 	used := map[allocation.ShareRef][]allocation.Usage{}
 	for _, u := range usage {
@@ -57,10 +69,7 @@ func (s *Store) Seal(ctx context.Context, incarnation string) (allocation.Seal, 
 	for _, ref := range read.order {
 		seal.Shares = append(seal.Shares, allocation.SealedShare{Share: *read.found[ref], Used: used[ref]})
 	}
-	if err := t.commitWithout(ctx, &pgx.Batch{}); err != nil {
-		return allocation.Seal{}, fmt.Errorf("seal the owner: %w", err) // what is not known to be durable proves nothing
-	}
-	return seal, nil
+	return t, seal, nil
 }
 
 func sealable(seal allocation.Seal, incarnation string, lost bool) error {

@@ -16,7 +16,8 @@ func (a *App) regionsCommand() *cobra.Command {
 	return parent("regions", "Register regions, and take them in and out", "  tranche regions register us-east --token-file us-east.token\n  tranche regions drain us-east",
 		a.registerCommand(), a.renewCommand(), a.listRegionsCommand(),
 		a.drainCommand("drain", "Let a region give back what it holds and take no more", "drains: it gives back what it has not spent, and its weight goes to the others"),
-		a.drainCommand("resume", "Let a drained region take part again", "takes part again"))
+		a.drainCommand("resume", "Let a drained region take part again", "takes part again"),
+		a.sealCommand(), a.adoptFailoverCommand())
 }
 
 func (a *App) registerCommand() *cobra.Command {
@@ -115,6 +116,8 @@ func (a *App) regionsTable(regions []coordinator.RegionAnswer) {
 
 func regionState(r coordinator.RegionAnswer) string {
 	switch {
+	case r.Incarnation == "" && r.Sealing != "":
+		return "ended"
 	case r.Incarnation == "":
 		return "has not called yet"
 	case r.Contradiction != nil:

@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"tranche/cmd/tranche/internal/api"
+	"tranche/coordinator"
+)
+
+func (a *App) ledgersCommand() *cobra.Command {
+	return parent("ledgers", "Help the ledgers on after etcd lost history", "  tranche ledgers recover", a.recoverLedgersCommand())
+}
+
+const recoverLedgersLong = `Show how etcd's history stands: whether all is frozen, since when and why, which regions it waits for, and which incarnations
+are lost. It is over when every region has stated what it holds.
+
+With --give-up REGION it waits for a region no longer that will never come back. That is always safe and costs permits: what
+the region may hold, and that is all that is not proven to be elsewhere, is stranded to the end of each period. If it comes
+back it begins anew, with nothing. It previews unless it is told --yes.`
+
+func (a *App) recoverLedgersCommand() *cobra.Command {
+	var how acts
+	var region string
+	c := &cobra.Command{
+		Use: "recover [--give-up REGION]", Short: "Show what a frozen history waits for, and let it end without a region", Args: exactly(), Long: recoverLedgersLong,
+		Example: "  tranche ledgers recover\n  tranche ledgers recover --give-up us-east\n  tranche ledgers recover --give-up us-east --yes --reason 'the site is gone' --by Ada",
+		RunE: func(c *cobra.Command, _ []string) error {
+			if how.yes && region == "" {
+				return usagef("`%s --yes` needs --give-up REGION: without it nothing is changed", c.CommandPath())
+			}
+			if err := how.check(c.CommandPath()); err != nil {
+				return err
+			}
+			client, _, err := a.coordinator(c)
+			if err != nil {
+				return err
+			}
+			if region != "" {
+				return a.giveUp(c.Context(), client, region, how)
+			}
+			return a.standing(c.Context(), client)
+		},
+	}
+	c.Flags().StringVar(&region, "give-up", "", "`REGION` that will never state what it holds")
+	how.flags(c)
+	a.withCoordinator(c)
+	a.withJSON(c)
+	return c
+}
+
+func (a *App) giveUp(ctx context.Context, client *api.Client, region string, how acts) error {
+	q := coordinator.GiveUpRequest{Region: region, Reason: how.reason, By: how.by}
+	var g coordinator.GivenUp
+	if _, err := client.Do(ctx, api.Call{Method: http.MethodPost, Path: "/v1/history/give-up", Query: how.query(), Body: q}, &g); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(g)
+	}
+	said := "is given up"
+	if g.DryRun {
+		said = "would be given up"
+	}
+	a.printf("region %s, %s, %s\n", g.Region, incarnationText(g), said)
+	if len(g.Lines) > 0 {
+		var rows [][]any
+		for _, l := range g.Lines {
+			rows = append(rows, []any{l.Budget, l.Held, l.Most, cmp.Or(l.Unit, "-")})
+		}
+		a.table([]string{"budget", "known to hold", "may hold", "unit"}, rows)
+	}
+	if g.More > 0 {
+		a.printf("and %s more\n", counted(g.More, "budget"))
+	}
+	a.printf("what it may hold, less what regions state that have yet to, is stranded to the end of each period that begins before %s\n", g.Through)
+	a.printf("note: if it comes back, nothing that it says counts: it begins anew, with nothing%s\n",
+		yes(!g.Registered, "; it must be registered again before"))
+	switch {
+	case len(g.Missing) > 0:
+		a.printf("it still waits for: %s\n", strings.Join(g.Missing, ", "))
+	case g.DryRun && g.Thawed:
+		a.printf("it waits for no other: grants would go on\n")
+	case g.Thawed:
+		a.printf("grants go on\n")
+	default:
+		a.printf("grants go on when a region has stated what it holds\n")
+	}
+	if g.DryRun {
+		a.printf("nothing was changed; with --yes --reason TEXT --by NAME it is\n")
+	}
+	return nil
+}
+
+func incarnationText(g coordinator.GivenUp) string {
+	if g.Incarnation == "" {
+		return "of which etcd knows no incarnation"
+	}
+	return "incarnation " + g.Incarnation
+}
+
+func (a *App) standing(ctx context.Context, client *api.Client) error {
+	var h coordinator.HistoryAnswer
+	if _, err := client.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/history"}, &h); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(h)
+	}
+	a.printf("deployment %s, history %s\n", h.Deployment, h.History)
+	if h.Freeze == nil {
+		a.printf("nothing is frozen: every region has stated what it holds\n")
+	} else {
+		a.printf("frozen since %s: %s\nnothing is granted in, and no term opened that begins before %s, until every region has stated what it holds\n\n",
+			h.Since.UTC().Format(time.RFC3339), h.Freeze.Why, h.Freeze.Through)
+		var rows [][]any
+		for _, r := range h.Regions {
+			rows = append(rows, []any{r.Region, cmp.Or(r.Incarnation, "-"), historyState(r), a.ago(r.LastContact), r.Next})
+		}
+		a.table([]string{"region", "incarnation", "state", "last contact", "what to do"}, rows)
+	}
+	if len(h.Lost) > 0 {
+		a.printf("\nlost incarnations; what each may hold is stranded:\n")
+		var rows [][]any
+		for _, l := range h.Lost {
+			rows = append(rows, []any{l.Region, l.Incarnation, l.Through})
+		}
+		a.table([]string{"region", "incarnation", "in terms that begin before"}, rows)
+		a.printf("`tranche stranded list` says how much\n")
+	}
+	return nil
+}
+
+func historyState(r coordinator.HistoryRegion) string {
+	switch {
+	case r.Stated:
+		return "has stated"
+	case !r.Registered:
+		return "missing, not registered"
+	case r.InContact:
+		return "calls, has yet to state"
+	}
+	return "missing"
+}
