@@ -106,12 +106,7 @@ func (s *Service) sweep(ctx context.Context) error {
 		}
 	}
 	due := s.sweepStranded()
-	sorted := sortedRebalances(s.state.rebalances)
-	for i, d := range sorted {
-		if d.value.State != RebalanceMoving && (d.value.Ended.Before(before) || i < len(sorted)-maxRebalances) {
-			due = append(due, d.item)
-		}
-	}
+	due = append(due, s.sweepRebalances(before)...)
 	s.state.mu.Unlock()
 	// They may be many, so without the lock: a document in the picture is replaced, never changed.
 	slices.SortFunc(over, func(a, b *doc[Closing]) int { return cmp.Compare(a.item.Key, b.item.Key) })

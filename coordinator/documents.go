@@ -136,6 +136,9 @@ type Rebalance struct {
 	From    string               `json:"from"`
 	To      string               `json:"to"`
 	Units   int64                `json:"units"` // of each period
+	Giver   string               `json:"giver"` // incarnation of From
+	Taker   string               `json:"taker"` // incarnation of To
+	Plan    string               `json:"plan,omitempty"`
 	Terms   []allocation.Instant `json:"terms"`
 	Since   allocation.Instant   `json:"since"` // the first period that it counts for
 	Until   allocation.Instant   `json:"until"` // the end of the last
@@ -143,13 +146,17 @@ type Rebalance struct {
 	Made    time.Time            `json:"made"`
 	By      string               `json:"by"`
 	Ended   time.Time            `json:"ended,omitzero"`
+	Why     string               `json:"why,omitempty"` // it is not done
+	Moved                        // until it has ended, zero in the document
 }
 
 // The states of a Rebalance.
 const (
-	RebalanceMoving = "moving"
-	RebalanceDone   = "done"
-	RebalanceUndone = "undone" // before it was done the budget was changed or deleted, or one of the regions drained
+	RebalanceMoving  = "moving"
+	RebalanceDone    = "done"
+	RebalanceUndone  = "undone"  // before it was done the budget was changed or deleted, or one of the regions drained or began anew
+	RebalanceEnded   = "ended"   // it could not finish: one of the regions could not be asked
+	RebalanceRefused = "refused" // of a plan: when its turn came it could not be made any more
 )
 
 // Closing is what remains of a ledger that is over everywhere.

@@ -66,17 +66,12 @@ func (s *Service) routes(mux *http.ServeMux) {
 	s.tokenRoutes(mux)
 }
 
-// RegionsList, RebalancesList and TokensList wrap lists, so that fields can be added.
+// RegionsList and TokensList wrap lists, so that fields can be added.
 type (
 	// RegionsList is all regions by name.
 	RegionsList struct {
 		*Evidence
 		Regions []RegionAnswer `json:"regions"`
-	}
-	// RebalancesList is all rebalances that are kept, oldest first.
-	RebalancesList struct {
-		*Evidence
-		Rebalances []RebalanceAnswer `json:"rebalances"`
 	}
 	// TokensList is all credentials by name.
 	TokensList struct {
@@ -125,30 +120,7 @@ func (s *Service) regionRoutes(mux *http.ServeMux) {
 		a, err := s.adoptFailover(c.ctx, c.who(), c.PathValue("region"), q)
 		return ok(a), err
 	})
-	s.route(mux, "POST /v1/rebalances", admins, func(c call) (reply, error) {
-		dry, err := c.flag(dryRun)
-		if err != nil {
-			return reply{}, err
-		}
-		q, err := decodeBody[RebalanceRequest](c, maxBody)
-		if err != nil {
-			return reply{}, err
-		}
-		a, err := s.rebalance(c.ctx, c.who(), q, dry)
-		return reply{status: created(dry), body: a}, err
-	}, dryRun)
-	s.route(mux, "GET /v1/rebalances", readers, func(call) (reply, error) { return ok(s.listRebalances()), nil })
-	s.route(mux, "GET /v1/rebalances/{id}", readers, func(c call) (reply, error) {
-		s.state.mu.Lock()
-		defer s.state.mu.Unlock()
-		d := s.state.rebalances[c.PathValue("id")]
-		if d == nil {
-			return reply{}, notFound("rebalance", c.PathValue("id"))
-		}
-		a := s.rebalanceAnswer(d.value)
-		a.Evidence = s.evidence()
-		return ok(a), nil
-	})
+	s.rebalanceRoutes(mux)
 }
 
 func (s *Service) tokenRoutes(mux *http.ServeMux) {

@@ -18,6 +18,7 @@ import (
 //	/tranche/contacts/REGION                   last contact: when, clock, closed_before, marks
 //	/tranche/statements/REGION/SHARD           what the owner last stated of a shard (3 digits)
 //	/tranche/rebalances/ID                     a manual rebalance
+//	/tranche/plans/ID                          rebalances of all budgets that a selector found
 //	/tranche/strandings/REGION/SHARD           the history of what was stranded; with writeoffs/, compensations/ and
 //	                                           refusals/ see stranded_docs.go
 //	/tranche/tokens/NAME                       a credential: role, hash
@@ -37,6 +38,7 @@ const (
 	contactPrefix   = Root + "contacts/"
 	statementPrefix = Root + "statements/"
 	rebalancePrefix = Root + "rebalances/"
+	planPrefix      = Root + "plans/"
 	tokenPrefix     = Root + "tokens/"
 	markPrefix      = Root + "marks/"
 	vouchPrefix     = Root + "vouches/"

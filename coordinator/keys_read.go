@@ -31,6 +31,7 @@ func parseLedgerKey(key string) (budget string, term allocation.Instant, err err
 func regionKey(name string) string  { return regionPrefix + name }
 func contactKey(name string) string { return contactPrefix + name }
 func rebalanceKey(id string) string { return rebalancePrefix + id }
+func planKey(id string) string      { return planPrefix + id }
 func tokenKey(name string) string   { return tokenPrefix + name }
 func kindOf(key string) (kind string) {
 	kind, _, _ = strings.Cut(strings.TrimPrefix(key, Root), "/")

@@ -32,6 +32,7 @@ type state struct {
 	regions    map[string]*region
 	ordered    []*region // the same, by name
 	rebalances map[string]*doc[Rebalance]
+	plans      map[string]*doc[RebalancePlan]
 	tokens     map[string]*doc[TokenDocument]
 	vouches    map[string]*doc[VouchDocument] // by writer
 	audit      []Item                         // the latest maxAuditLines
@@ -68,6 +69,7 @@ func (s *state) clear() {
 	s.terms = map[string][]*doc[allocation.Ledger]{}
 	s.closings = map[string]*doc[Closing]{}
 	s.rebalances = map[string]*doc[Rebalance]{}
+	s.plans = map[string]*doc[RebalancePlan]{}
 	s.tokens = map[string]*doc[TokenDocument]{}
 	s.vouches = map[string]*doc[VouchDocument]{}
 	s.behind = map[allocation.ShareRef]bool{}
@@ -133,6 +135,9 @@ func (s *state) enter(e Event) {
 	case "rebalances":
 		delete(s.rebalances, keyName(e.Key))
 		err = enter(e, func(d *doc[Rebalance]) { s.rebalances[d.value.ID] = d })
+	case "plans":
+		delete(s.plans, keyName(e.Key))
+		err = enter(e, func(d *doc[RebalancePlan]) { s.plans[d.value.ID] = d })
 	case "tokens":
 		delete(s.tokens, keyName(e.Key))
 		err = enter(e, func(d *doc[TokenDocument]) { s.tokens[d.value.Name] = d })

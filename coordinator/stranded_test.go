@@ -93,6 +93,12 @@ func TestRebalance(t *testing.T) {
 	id := w.must(r, 201, "POST", "/v1/rebalances", move)["id"].(string)
 	west.untilQuiet(r)
 	w.settle(r)
+	// The running minute would be over before its permits are there: the next is the first that is moved.
+	if n := west.spend("acme/requests", 1000); n != 40 {
+		t.Errorf("in the running period: west spends %d", n)
+	}
+	w.clock.move(time.Minute)
+	west.untilQuiet(r)
 	state := func() string { return get[coordinator.RebalanceAnswer](w, r, "/v1/rebalances/"+id).State }
 	if n := west.spend("acme/requests", 1000); n != 40 || state() != coordinator.RebalanceMoving {
 		t.Errorf("before the giver returned: west spends %d, %s", n, state())

@@ -22,13 +22,20 @@ func (a *App) rebalanceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var all coordinator.RebalancesList
-			if _, err := client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/rebalances"}, &all); err != nil {
+			var all struct {
+				coordinator.RebalancesList
+				Plans []coordinator.RebalancePlanAnswer `json:"plans"`
+			}
+			if _, err := client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/rebalances"}, &all.RebalancesList); err != nil {
+				return err
+			}
+			if _, err := client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/rebalance-plans"}, &all); err != nil {
 				return err
 			}
 			if a.json {
 				return a.printJSON(all)
 			}
+			a.showPlansOfMoves(all.Plans)
 			if len(all.Rebalances) == 0 {
 				a.printf("nothing was rebalanced\n")
 				return nil
@@ -44,27 +51,44 @@ func (a *App) rebalanceCommand() *cobra.Command {
 	a.withCoordinator(list)
 	a.withJSON(list)
 	return parent("rebalance", "Move permits from one region to another", "  tranche rebalance plan acme/requests --from us-east --to eu-west --units 10",
-		a.moveCommand("plan", "Show what a move would do", true), a.moveCommand("apply", "Move permits: the giver returns them first", false), list)
+		a.moveCommand("plan", "Show what a move would do", true), a.moveCommand("apply", "Move permits: the giver returns them first", false), list, a.showMoveCommand())
+}
+
+// wantedMove is what the flags ask for.
+type wantedMove struct {
+	from, to       string
+	units, percent int64
+	match          map[string]string
 }
 
 func (a *App) moveCommand(verb, short string, dry bool) *cobra.Command {
-	var q coordinator.RebalanceRequest
+	var q wantedMove
 	c := &cobra.Command{
-		Use: verb + " BUDGET --from REGION --to REGION --units N", Short: short, Args: exactly("BUDGET"),
-		Example: "  tranche rebalance " + verb + " acme/requests --from us-east --to eu-west --units 10",
+		Use: verb + " [BUDGET] --from REGION --to REGION", Short: short, Args: atMostOne("BUDGET"),
+		Long: short + `: of one budget, or of all that declare the labels of --match.
+
+Permits of each period are moved, to the end of the opened terms. Of periods shorter than ten minutes the running one stays
+as it is. A budget of policy demand moves permits by itself: set its min and max.`,
+		Example: "  tranche rebalance " + verb + " acme/requests --from us-east --to eu-west --units 10\n  tranche rebalance " + verb + " --match tenant=acme --from us-east --to eu-west --percent 20",
 		RunE: func(c *cobra.Command, args []string) error {
-			q.Budget = args[0]
-			if q.From == "" || q.To == "" || q.Units <= 0 {
-				return usagef("`%s` needs --from REGION, --to REGION and --units N, N at least 1", c.CommandPath())
+			if q.from == "" || q.to == "" || (q.units > 0) == (q.percent > 0) || q.units < 0 || q.percent < 0 {
+				return usagef("`%s` needs --from REGION, --to REGION and --units N or --percent P, at least 1", c.CommandPath())
+			}
+			if (len(args) == 1) == (len(q.match) > 0) {
+				return usagef("`%s` moves permits of one BUDGET, or of all that --match LABEL=VALUE finds", c.CommandPath())
 			}
 			client, _, err := a.coordinator(c)
 			if err != nil {
 				return err
 			}
-			call := api.Call{Method: http.MethodPost, Path: "/v1/rebalances", Body: q}
+			call := api.Call{Method: http.MethodPost}
 			if dry {
 				call.Query = url.Values{"dry_run": {"true"}}
 			}
+			if len(args) == 0 {
+				return a.moveMatching(c, client, call, q)
+			}
+			call.Path, call.Body = "/v1/rebalances", coordinator.RebalanceRequest{Budget: args[0], From: q.from, To: q.to, Units: q.units, Percent: q.percent}
 			var r coordinator.RebalanceAnswer
 			if _, err := client.Do(c.Context(), call, &r); err != nil {
 				return err
@@ -77,9 +101,11 @@ func (a *App) moveCommand(verb, short string, dry bool) *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&q.From, "from", "", "`REGION` that gives")
-	f.StringVar(&q.To, "to", "", "`REGION` that takes")
-	f.Int64Var(&q.Units, "units", 0, "permits of each period")
+	f.StringVar(&q.from, "from", "", "`REGION` that gives")
+	f.StringVar(&q.to, "to", "", "`REGION` that takes")
+	f.Int64Var(&q.units, "units", 0, "permits of each period")
+	f.Int64Var(&q.percent, "percent", 0, "1 to 100, of what the giver is to hold")
+	f.StringToStringVar(&q.match, "match", nil, "all budgets that declare these labels: `LABEL=VALUE`, several with commas")
 	a.withCoordinator(c)
 	a.withJSON(c)
 	return c
@@ -99,9 +125,13 @@ func (a *App) showMove(r coordinator.RebalanceAnswer) {
 	for _, n := range r.Notes {
 		a.printf("note: %s\n", n)
 	}
+	if r.Blocked != "" {
+		a.printf("it cannot be applied now: %s\n", r.Blocked)
+		return
+	}
 	if r.DryRun {
 		a.printf("nothing was changed; `tranche rebalance apply` with the same arguments does it\n")
 		return
 	}
-	a.printf("`tranche rebalance list` shows how far it is (id %s)\n", r.ID)
+	a.printf("`tranche rebalance show %s` shows how far it is\n", r.ID)
 }
