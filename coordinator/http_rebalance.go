@@ -33,7 +33,7 @@ func (s *Service) rebalanceRoutes(mux *http.ServeMux) {
 		a.Evidence = s.evidence()
 		return ok(a), nil
 	})
-	s.route(mux, "POST /v1/rebalance-plans", admins, func(c call) (reply, error) {
+	s.route(mux, "POST /v1/plans", admins, func(c call) (reply, error) {
 		dry, err := c.flag(dryRun)
 		if err != nil {
 			return reply{}, err
@@ -45,8 +45,8 @@ func (s *Service) rebalanceRoutes(mux *http.ServeMux) {
 		a, err := s.rebalanceMatching(c.ctx, c.who(), q, dry)
 		return reply{status: created(dry), body: a}, err
 	}, dryRun)
-	s.route(mux, "GET /v1/rebalance-plans", readers, func(call) (reply, error) { return ok(s.listPlans()), nil })
-	s.route(mux, "GET /v1/rebalance-plans/{id}", readers, func(c call) (reply, error) {
+	s.route(mux, "GET /v1/plans", readers, func(call) (reply, error) { return ok(s.listPlans()), nil })
+	s.route(mux, "GET /v1/plans/{id}", readers, func(c call) (reply, error) {
 		s.state.mu.Lock()
 		defer s.state.mu.Unlock()
 		d := s.state.plans[c.PathValue("id")]

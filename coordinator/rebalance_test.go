@@ -144,18 +144,18 @@ func TestRebalanceOfAllThatMatch(t *testing.T) {
 	west.untilQuiet(r)
 	w.settle(r)
 	q := coordinator.RebalancePlanRequest{From: "us-east", To: "eu-west", Match: map[string]string{"tenant": "acme"}, Percent: 50}
-	plan := w.must(r, 200, "POST", "/v1/rebalance-plans?dry_run=true", q)
+	plan := w.must(r, 200, "POST", "/v1/plans?dry_run=true", q)
 	for _, want := range []string{"demand has policy demand", "allocation.min", "home has policy home", "50 % of the 0 permits of few"} {
 		if !strings.Contains(fmt.Sprint(plan["left_out"]), want) {
 			t.Errorf("left out %v: no %q", plan["left_out"], want)
 		}
 	}
-	if l := get[coordinator.RebalancePlansList](w, r, "/v1/rebalance-plans"); len(l.Plans) != 0 {
+	if l := get[coordinator.RebalancePlansList](w, r, "/v1/plans"); len(l.Plans) != 0 {
 		t.Error("a preview was stored")
 	}
-	id := w.must(r, 201, "POST", "/v1/rebalance-plans", q)["id"].(string)
+	id := w.must(r, 201, "POST", "/v1/plans", q)["id"].(string)
 	read := func() coordinator.RebalancePlanAnswer {
-		return get[coordinator.RebalancePlanAnswer](w, r, "/v1/rebalance-plans/"+id)
+		return get[coordinator.RebalancePlanAnswer](w, r, "/v1/plans/"+id)
 	}
 	// acme/requests, a and b: half of 60 each.
 	if a := read(); a.State != coordinator.RebalanceMoving || len(a.Moves) != 3 || a.Total["requests"] != (coordinator.PlanTotal{Budgets: 3, Moved: coordinator.Moved{Asked: 90}}) {
@@ -181,7 +181,7 @@ func TestRebalanceOfAllThatMatch(t *testing.T) {
 		"itself":    {From: "us-east", To: "us-east", Percent: 1, Match: q.Match},
 		"none fits": {From: "us-east", To: "eu-west", Units: 1000, Match: q.Match},
 	} {
-		if status, a := w.ask(r, "POST", "/v1/rebalance-plans", bad); status < 400 || status >= 500 || a["fix"] == "" {
+		if status, a := w.ask(r, "POST", "/v1/plans", bad); status < 400 || status >= 500 || a["fix"] == "" {
 			t.Errorf("%s: %d %v", name, status, a)
 		}
 	}
@@ -224,7 +224,7 @@ func TestPlanIsFinishedAfterACrash(t *testing.T) {
 		}
 	}
 	w.settle(other)
-	a := get[coordinator.RebalancePlanAnswer](w, other, "/v1/rebalance-plans/1-x")
+	a := get[coordinator.RebalancePlanAnswer](w, other, "/v1/plans/1-x")
 	if !a.Applied || len(a.Moves) != 3 || a.Moves[0].Targets["eu-west"] != 50 || a.Moves[1].Targets["us-east"] != 50 {
 		t.Errorf("%+v", a)
 	}
@@ -233,7 +233,7 @@ func TestPlanIsFinishedAfterACrash(t *testing.T) {
 	}
 	east.untilQuiet(r)
 	w.settle(r)
-	if a := get[coordinator.RebalancePlanAnswer](w, r, "/v1/rebalance-plans/1-x"); a.State != coordinator.RebalanceEnded || a.Total["requests"].Returned != 20 {
+	if a := get[coordinator.RebalancePlanAnswer](w, r, "/v1/plans/1-x"); a.State != coordinator.RebalanceEnded || a.Total["requests"].Returned != 20 {
 		t.Errorf("%+v", a)
 	}
 	w.conserved()

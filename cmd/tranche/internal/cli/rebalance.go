@@ -29,7 +29,7 @@ func (a *App) rebalanceCommand() *cobra.Command {
 			if _, err := client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/rebalances"}, &all.RebalancesList); err != nil {
 				return err
 			}
-			if _, err := client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/rebalance-plans"}, &all); err != nil {
+			if _, err := client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/plans"}, &all); err != nil {
 				return err
 			}
 			if a.json {

@@ -14,7 +14,7 @@ import (
 )
 
 func (a *App) moveMatching(c *cobra.Command, client *api.Client, call api.Call, q wantedMove) error {
-	call.Path = "/v1/rebalance-plans"
+	call.Path = "/v1/plans"
 	call.Body = coordinator.RebalancePlanRequest{From: q.from, To: q.to, Match: q.match, Units: q.units, Percent: q.percent}
 	var p coordinator.RebalancePlanAnswer
 	if _, err := client.Do(c.Context(), call, &p); err != nil {
@@ -84,7 +84,7 @@ func (a *App) showMoveCommand() *cobra.Command {
 				return err
 			}
 			var p coordinator.RebalancePlanAnswer
-			_, err = client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/rebalance-plans/" + url.PathEscape(args[0])}, &p)
+			_, err = client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/plans/" + url.PathEscape(args[0])}, &p)
 			if problem, is := errors.AsType[*api.Error](err); is && problem.Status == http.StatusNotFound {
 				return a.showOneMove(c, client, args[0])
 			}
