@@ -88,10 +88,12 @@ func (w *world) standing() coordinator.StandingDocument {
 	return d
 }
 
-// move gives units from one region to the other, by hand.
+// move gives units from one region to the other, by hand, from the next minute on, and lets it begin.
 func (w *world) move(r *replica, from, to *fakeRegion, units int64) {
 	w.t.Helper()
 	w.must(r, 201, "POST", "/v1/rebalances", coordinator.RebalanceRequest{Budget: acmeBudget, From: from.name, To: to.name, Units: units})
+	w.round(r, from, to)
+	w.clock.move(time.Minute)
 	w.round(r, from, to)
 }
 
