@@ -3,7 +3,6 @@ package coordinator
 import (
 	"context"
 	"slices"
-	"time"
 
 	"tranche/allocation"
 )
@@ -151,9 +150,4 @@ func (s *Service) confirm(ctx context.Context, from string, call allocation.Sync
 	})
 	s.nudgeBackground()
 	return err
-}
-
-// clockOf is the clock that a call states.
-func clockOf(call allocation.SyncCall) allocation.Instant {
-	return allocation.At(time.UnixMicro(call.Clock))
 }

@@ -11,25 +11,31 @@ import (
 	"tranche/regional/postgres/cluster/clustertest"
 )
 
-// askedHub is a hub that answers demand: a region that asks is given a chunk, with its next call.
+// askedHub is a hub that answers demand, as every call tells it: a region that lacks permits is given a chunk. A call that
+// only asks hears of it with its next one.
 type askedHub struct {
 	*hub
-	asked int
+	heard int // calls that told of demand
 	deaf  bool
 }
 
 func (h *askedHub) Sync(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+	h.allot(call)
 	if !call.Ask {
 		return h.hub.Sync(ctx, call)
 	}
+	return allocation.SyncAnswer{Format: allocation.SyncFormat}, nil
+}
+
+func (h *askedHub) allot(call allocation.SyncCall) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.asked++
+	if h.deaf || len(call.Demand) == 0 {
+		return
+	}
+	h.heard++
+	d := call.Demand[0]
 	for i, l := range h.ledgers {
-		if h.deaf || len(call.Demand) == 0 {
-			continue
-		}
-		d := call.Demand[0]
 		next, changed, err := l.Allot(0, []allocation.Seeker{
 			{Holder: h.members.Holders[0], Askable: true, Used: d.Used, Rate: d.Rate, Unmet: d.Unmet},
 		}, h.generation(l.Generation.Number))
@@ -37,21 +43,24 @@ func (h *askedHub) Sync(ctx context.Context, call allocation.SyncCall) (allocati
 			h.ledgers[i] = next
 		}
 	}
-	return allocation.SyncAnswer{Format: allocation.SyncFormat}, nil
 }
 
-const waitingBudget = `{"budget":"acme/requests","unit":"requests","limit":40,"window":{"once":{"from":"2020-01-01T00:00:00Z"}},
-	"match":{"tenant":"acme"},"allocation":{"policy":"demand"},"wait_for_share":"2s"}`
+// waitingBudget is a budget whose requests wait for so long.
+func waitingBudget(wait string) string {
+	return `{"budget":"acme/requests","unit":"requests","limit":40,"window":{"once":{"from":"2020-01-01T00:00:00Z"}},
+	"match":{"tenant":"acme"},"allocation":{"policy":"demand"},"wait_for_share":"` + wait + `"}`
+}
 
 // A request that finds its region's share spent while others have some is topped up, and its caller never hears of it. It
 // is charged once.
 func TestWaitForShare(t *testing.T) {
 	h := &askedHub{hub: newHub("eu", "us")}
-	h.declare(t, waitingBudget, forEver())
+	h.declare(t, waitingBudget("30s"), forEver()) // longer than any machine needs: how fast it is topped up is not judged here
 	n := nodeOf(t, h, "eu", "n1", clustertest.Database(t))
 	ready(t, n, 1)
 	for i := range 25 { // the base is 10
-		d := decide(n, request(allocation.Spend, "id-"+string(rune('a'+i)), acme, nil))
+		r := request(allocation.Spend, "id-"+string(rune('a'+i)), acme, nil)
+		d := n.Decide(t.Context(), []allocation.Request{r}, time.Now().Add(time.Minute))[0]
 		if !d.Admitted() {
 			t.Fatalf("spend %d: %s: %s", i, d.Reason, d.Detail)
 		}
@@ -59,8 +68,10 @@ func TestWaitForShare(t *testing.T) {
 	if used, _ := spent(t, n, "acme/requests"); used != 25 {
 		t.Errorf("%d are spent", used)
 	}
-	if h.asked == 0 {
-		t.Error("the region never asked")
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.heard == 0 {
+		t.Error("the region never told of its demand")
 	}
 }
 
@@ -68,16 +79,16 @@ func TestWaitForShare(t *testing.T) {
 // refusal says what it always said: nothing is charged.
 func TestWaitForShareEnds(t *testing.T) {
 	h := &askedHub{hub: newHub("eu", "us"), deaf: true}
-	h.declare(t, waitingBudget, forEver())
+	h.declare(t, waitingBudget("2s"), forEver())
 	n := nodeOf(t, h, "eu", "n1", clustertest.Database(t))
 	ready(t, n, 1)
-	first := n.Decide(t.Context(), []allocation.Request{request(allocation.Spend, "all", acme, map[string]int64{"requests": 10})}, time.Now().Add(5*time.Second))
+	first := n.Decide(t.Context(), []allocation.Request{request(allocation.Spend, "all", acme, map[string]int64{"requests": 10})}, time.Now().Add(time.Minute))
 	if !first[0].Admitted() {
 		t.Fatalf("%+v", first[0])
 	}
 	for _, c := range []struct{ deadline, least, most time.Duration }{
-		{400 * time.Millisecond, 300 * time.Millisecond, 600 * time.Millisecond},
-		{10 * time.Second, 1900 * time.Millisecond, 4 * time.Second},
+		{time.Second, 900 * time.Millisecond, 1900 * time.Millisecond},
+		{time.Minute, 1900 * time.Millisecond, 50 * time.Second},
 	} {
 		began := time.Now()
 		d := n.Decide(t.Context(), []allocation.Request{request(allocation.Spend, "more", acme, nil)}, began.Add(c.deadline))[0]
@@ -87,7 +98,7 @@ func TestWaitForShareEnds(t *testing.T) {
 	}
 	// A check asks what would be: it never waits.
 	began := time.Now()
-	if d := decide(n, request(allocation.Check, "look", acme, nil)); d.Reason != allocation.RegionShareSpent || time.Since(began) > time.Second {
+	if d := decide(n, request(allocation.Check, "look", acme, nil)); d.Reason != allocation.RegionShareSpent || time.Since(began) > 1900*time.Millisecond {
 		t.Errorf("a check: %s after %s", d.Reason, time.Since(began))
 	}
 	if used, reserved := spent(t, n, "acme/requests"); used != 10 || reserved != 0 {

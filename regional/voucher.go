@@ -77,13 +77,6 @@ func (v *voucher) give(lineage string, home allocation.Home) bool {
 	return true
 }
 
-// forget ends the voucher and the memory: a slot's mark is gone, or it is registered anew.
-func (v *voucher) forget() {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.vouched, v.home, v.lookedIn = "", allocation.Home{}, ""
-}
-
 // lose and recorded bracket the time in which only this process knows that history was lost.
 func (v *voucher) lose() {
 	v.mu.Lock()

@@ -187,7 +187,7 @@ func (f *Figures) callers(ctx context.Context, seed uint64, n, cut int) error {
 		if i < strays {
 			here = at[figureRegions[(region+1)%4]]
 		}
-		return allocation.Labels{"tenant": "figures", "caller": here[(i)%len(here)]}
+		return allocation.Labels{"tenant": "figures", "caller": here[i%len(here)]}
 	}
 	if cut < 0 {
 		d.Cut = nil

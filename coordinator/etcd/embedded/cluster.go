@@ -205,13 +205,14 @@ func (c *Cluster) Restart(ctx context.Context, i int) error {
 }
 
 // Pause stops member i without ending it: its connections stay open and nothing
-// answers.
+// answers. It returns when the member stands still.
 func (c *Cluster) Pause(i int) error {
 	m, err := c.running(i)
 	if err != nil {
 		return fmt.Errorf("pause: %w", err)
 	}
 	m.life.signal(syscall.SIGSTOP)
+	awaitStopped(m.life.os.Pid)
 	return nil
 }
 

@@ -52,7 +52,6 @@ type drive struct {
 	process []*client
 	out     Driven
 	period  allocation.Period
-	open    int
 }
 
 // RunDrive makes the run. An error is a broken invariant, or that the run did not come to its end.

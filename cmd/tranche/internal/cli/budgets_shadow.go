@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -78,11 +79,15 @@ To enforce it again sooner, apply its file.`,
 // enforcementRows say how a budget is enforced.
 func enforcementRows(b allocation.Budget) [][]any {
 	rows := [][]any{{"enforcement", orDefault(b.Enforcement, allocation.Enforce)}}
-	if b.EnforceFor != nil && b.EnforceFor.Percent > 0 {
-		rows = append(rows, []any{"enforced for", fmt.Sprintf("%d %% of the admission ids", b.EnforceFor.Percent)})
-	}
-	if b.EnforceFor != nil && len(b.EnforceFor.Match) > 0 {
-		rows = append(rows, []any{"enforced for", asLabels(b.EnforceFor.Match)})
+	if f := b.EnforceFor; f != nil {
+		var which []string
+		if f.Percent > 0 {
+			which = append(which, fmt.Sprintf("%d %% of the admission ids", f.Percent))
+		}
+		if len(f.Match) > 0 {
+			which = append(which, asLabels(f.Match))
+		}
+		rows = append(rows, []any{"enforce_for", strings.Join(which, ", and ")})
 	}
 	if b.EnforcementUntil != 0 {
 		rows = append(rows, []any{"enforcement_until", b.EnforcementUntil.String() + ", then it is enforced"})

@@ -13,14 +13,17 @@ import (
 // have stands in what is shown of one that has them all.
 func TestGetShowsAllFields(t *testing.T) {
 	b := coordinator.BudgetAnswer{Budget: allocation.Budget{
-		Name: "b/{caller}", Unit: "requests", Limit: new(int64), MaxEvidenceAge: 60, Allocation: allocation.Policy{Policy: allocation.PolicyHome, HashOf: "caller"},
+		Name: "b/{caller}", Unit: "requests", Limit: new(int64), MaxEvidenceAge: 60,
+		Enforcement: allocation.Shadow, EnforceFor: &allocation.EnforceFor{Percent: 5, Match: map[string]string{"tier": "free"}}, EnforcementUntil: 1e9,
+		Allocation: allocation.Policy{Policy: allocation.PolicyHome, HashOf: "caller"},
 	}.WithDefaults()}
 	text := said(func(a *App) { a.showBudget(b) })
 	for i := range reflect.TypeFor[allocation.Budget]().NumField() {
 		name, _, _ := strings.Cut(reflect.TypeFor[allocation.Budget]().Field(i).Tag.Get("json"), ",")
 		wants(t, text, "\n"+name+" ")
 	}
-	wants(t, text, "every request (default)", "6h (default)", "1000000 (default)", "429 (default)", "refuse (default)")
+	wants(t, text, "every request (default)", "6h (default)", "1000000 (default)", "429 (default)", "refuse (default)",
+		"5 % of the admission ids, and tier=free")
 	if strings.Contains(text, "1m (default)") {
 		t.Errorf("a declared field is marked as a default:\n%s", text)
 	}

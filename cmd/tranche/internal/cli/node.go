@@ -222,7 +222,8 @@ func nodeServer(door regional.HTTPConfig, b regional.Backend, withTLS *tls.Confi
 
 // backend is the node over its database, and what runs it. In shadow the database may come later.
 func (o *nodeOptions) backend(ctx context.Context, config regional.Config, open func(context.Context) (*postgres.Store, error), log hclog.Logger) (
-	b regional.Backend, run func(context.Context) error, shut func(), err error) {
+	b regional.Backend, run func(context.Context) error, shut func(), err error,
+) {
 	if o.shadow {
 		log.Warn("in shadow: this node refuses nobody, whatever is wrong")
 		s := &shadowed{

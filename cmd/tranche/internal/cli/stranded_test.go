@@ -112,9 +112,22 @@ func TestStrandedCSV(t *testing.T) {
 		row        int
 		name, want string
 	}{
-		{1, "row", "now"}, {1, "stranded", "45000"}, {1, "permit_seconds", "162000000"}, {1, "compensated_units", "20000"}, {1, "since", "2026-05-04T10:00:07Z"},
-		{2, "row", "ahead"}, {2, "stranded", "120000"}, {2, "periods", "2"}, {3, "written_off_reason", "'=HYPERLINK(1)"}, {3, "stated_at", ""}, {1, "resolved_at_the_latest", "2027-01-01T00:00:00Z"},
-		{4, "row", "resolved"}, {4, "late_spent", "12"}, {4, "refused_requests", "5"}, {4, "ended", "2026-05-04T11:30:07Z"}, {4, "how", "region returned"},
+		{1, "row", "now"},
+		{1, "stranded", "45000"},
+		{1, "permit_seconds", "162000000"},
+		{1, "compensated_units", "20000"},
+		{1, "since", "2026-05-04T10:00:07Z"},
+		{2, "row", "ahead"},
+		{2, "stranded", "120000"},
+		{2, "periods", "2"},
+		{3, "written_off_reason", "'=HYPERLINK(1)"},
+		{3, "stated_at", ""},
+		{1, "resolved_at_the_latest", "2027-01-01T00:00:00Z"},
+		{4, "row", "resolved"},
+		{4, "late_spent", "12"},
+		{4, "refused_requests", "5"},
+		{4, "ended", "2026-05-04T11:30:07Z"},
+		{4, "how", "region returned"},
 	} {
 		if got := cell(c.row, c.name); got != c.want {
 			t.Errorf("row %d, %s: %q, not %q", c.row, c.name, got, c.want)

@@ -62,8 +62,10 @@ edge-proxy/plan/free 7 calendar month UTC map[plan:free]`
 		}
 	}
 	notes := fmt.Sprint(r.Notes)
-	for _, words := range []string{"/v1/* has no equivalent", "quota_mode has no equivalent", "rate_limit.replaces has no equivalent", "unlimited has no equivalent",
-		"fortnight has no equivalent", "Plan becomes the label plan", "calendar month", "charged to both", "applies to every request that has remote_address"} {
+	for _, words := range []string{
+		"/v1/* has no equivalent", "quota_mode has no equivalent", "rate_limit.replaces has no equivalent", "unlimited has no equivalent",
+		"fortnight has no equivalent", "Plan becomes the label plan", "calendar month", "charged to both", "applies to every request that has remote_address",
+	} {
 		if !strings.Contains(notes, words) {
 			t.Errorf("no note says %q: %s", words, notes)
 		}

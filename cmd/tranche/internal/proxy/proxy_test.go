@@ -44,27 +44,32 @@ func TestCutAndHeal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	dial := func() net.Conn {
-		c, err := net.Dial("tcp", l.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
+	before, err := net.Dial("tcp", l.Addr())
+	if err != nil {
+		t.Fatal(err)
 	}
-	before := dial()
+	defer before.Close()
 	if err := ask(before); err != nil {
 		t.Fatal(err)
+	}
+	// anew asks by a new connection. A cut link may break it while it is still being made, or a moment later.
+	anew := func() error {
+		c, err := net.Dial("tcp", l.Addr())
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return ask(c)
 	}
 	l.Cut()
 	if ask(before) == nil {
 		t.Error("a connection outlived the cut")
 	}
-	if ask(dial()) == nil {
+	if anew() == nil {
 		t.Error("a new connection passed a cut link")
 	}
 	l.Heal()
-	if err := ask(dial()); err != nil {
+	if err := anew(); err != nil {
 		t.Errorf("after the link healed: %v", err)
 	}
 	if ask(before) == nil {
