@@ -223,7 +223,10 @@ func (w *world) thaw(ctx context.Context) error {
 	held := map[string]int64{}
 	err := stage.Until(ctx, comesBack, "nothing is frozen, and the ledger says what the regions hold", func() (bool, error) {
 		frozen, err := w.frozen(ctx)
-		if err != nil || frozen != nil {
+		if err == nil && frozen != nil {
+			err = fmt.Errorf("it is frozen since %s, and waits for %v", frozen.Since.Format(time.TimeOnly), frozen.Missing)
+		}
+		if err != nil {
 			return false, err
 		}
 		var shares coordinator.SharesAnswer
