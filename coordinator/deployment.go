@@ -18,18 +18,23 @@ const firstAdmin = "first"
 func (s *Service) ensureDeployment(ctx context.Context, id string) error {
 	var made Deployment
 	secret := s.newToken(RoleAdmin, "", firstAdmin)
+	goesOn := s.config.GoOn
+	if err := goesOn.fits(id, "this coordinator remembers"); err != nil {
+		return err
+	}
 	err := s.actFreely(ctx, func() (Change, error) {
 		if d := s.state.deployment; d != nil {
-			return s.ensureStanding(d), nil
+			return s.ensureStanding(d), goesOn.fits(d.value.ID, "etcd holds")
 		}
 		made = Deployment{
-			Format: documentFormat, ID: cmp.Or(id, s.random.hex(8)), Made: s.now().UTC(),
+			Format: documentFormat, ID: cmp.Or(id, goesOn.id(), s.random.hex(8)), Made: s.now().UTC(),
 			History: allocation.History{Number: 1, Stamp: s.random.hex(8)}, Config: 0, Members: 1,
 		}
+		standing := s.firstStanding(goesOn, &made)
 		token := TokenDocument{Format: documentFormat, Name: firstAdmin, Role: RoleAdmin, Hash: hashToken(secret), Made: made.Made, By: background.name}
 		change := Change{
 			Reads: []Item{{Key: deploymentKey}, {Key: historyKey}},
-			Puts:  []Item{put(deploymentKey, made), put(historyKey, standingOf(made.History))},
+			Puts:  []Item{put(deploymentKey, made), put(historyKey, standing)},
 		}
 		if len(s.state.tokens) == 0 {
 			change.Reads = append(change.Reads, Item{Key: tokenKey(firstAdmin)})

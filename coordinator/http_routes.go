@@ -80,15 +80,12 @@ type (
 )
 
 func (s *Service) regionRoutes(mux *http.ServeMux) {
-	type registration struct {
-		Region string `json:"region"`
-	}
 	s.route(mux, "POST /v1/regions", admins, func(c call) (reply, error) {
-		q, err := decodeBody[registration](c, maxBody)
+		q, err := decodeBody[RegisterRequest](c, maxBody)
 		if err != nil {
 			return reply{}, err
 		}
-		a, err := s.registerRegion(c.ctx, c.who(), q.Region)
+		a, err := s.registerKnown(c.ctx, c.who(), q)
 		return reply{status: http.StatusCreated, body: a}, err
 	})
 	s.route(mux, "GET /v1/regions", readers, func(call) (reply, error) { return ok(s.regionsList()), nil })

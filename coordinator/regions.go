@@ -45,13 +45,13 @@ type RegionAnswer struct {
 }
 
 // registerRegion makes a region and its token. It gets an incarnation with its first call.
-func (s *Service) registerRegion(ctx context.Context, who actor, name string) (RegionAnswer, error) {
+func (s *Service) registerRegion(ctx context.Context, who actor, name string, owner *KnownOwner) (RegionAnswer, error) {
 	if !allocation.ValidRegion(name) {
 		return RegionAnswer{}, invalid("region", fmt.Sprintf("%.70q is not a region's name", name), "use 1 to 63 of a-z 0-9 -")
 	}
 	d := RegionDocument{Format: documentFormat, Region: name, Registered: s.now().UTC()}
 	var secret string
-	err := s.act(ctx, func() (Change, error) {
+	err := s.inTurn(ctx, func() (Change, error) {
 		registered := s.state.members().Regions
 		switch {
 		case slices.Contains(registered, name):
@@ -63,11 +63,13 @@ func (s *Service) registerRegion(ctx context.Context, who actor, name string) (R
 		}
 		var token TokenDocument
 		secret, token = s.regionCredential(who, name)
-		key := tokenKey(token.Name)
-		return Change{
-			Reads: []Item{{Key: regionKey(name)}, s.state.tokens[token.Name].known(key)},
-			Puts:  []Item{put(regionKey(name), d), put(key, token), s.auditLine(who, "region.register", name, nil, d)},
-		}, nil
+		key, change := tokenKey(token.Name), Change{}
+		if err := s.registerOwner(&d, owner, &change); err != nil {
+			return Change{}, err
+		}
+		change.Reads = append(change.Reads, Item{Key: regionKey(name)}, s.state.tokens[token.Name].known(key))
+		change.Puts = append(change.Puts, put(regionKey(name), d), put(key, token), s.auditLine(who, "region.register", name, nil, d))
+		return change, nil
 	})
 	return RegionAnswer{Region: name, Registered: d.Registered, Token: secret}, err
 }

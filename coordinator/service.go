@@ -44,6 +44,8 @@ type Config struct {
 	Memory Memory
 	// TrustEtcd takes etcd as it is at a cold start, whatever was lost. It is audited.
 	TrustEtcd bool
+	// GoOn has an empty etcd go on as a deployment that was there before; nil: it becomes a new one.
+	GoOn *GoOn
 	// OnFirstAdminToken hears the first admin token, once, in the process that made the deployment.
 	OnFirstAdminToken func(token string)
 	Version           string // of the program, for reports

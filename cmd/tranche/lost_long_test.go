@@ -50,6 +50,13 @@ func lostTheatre(t *testing.T, databases map[string]string) *theatre {
 		t.Fatal(err)
 	}
 	th := &theatre{s, t}
+	th.declareLost()
+	return th
+}
+
+// declareLost declares the budgets of these tests.
+func (th *theatre) declareLost() {
+	th.t.Helper()
 	limit := int64(lostLimit)
 	th.declare(allocation.Budget{
 		Name: "lost/all", Unit: "requests", Limit: &limit, Window: allocation.Window{Calendar: "year"}, Match: map[string]string{"tenant": "big"},
@@ -58,7 +65,6 @@ func lostTheatre(t *testing.T, databases map[string]string) *theatre {
 	seconds := fixed("lost/seconds", 1_000_000, "big", allocation.Window{Every: 1})
 	seconds.Allocation.KeepPercent = 10 // a region that starts with nothing gets it in all periods that are opened
 	th.declare(seconds)
-	return th
 }
 
 // usedUp waits until a region refuses: it has spent what it holds.
@@ -369,7 +375,7 @@ func cloneBeside(t *testing.T, cut bool) {
 		t.Fatal(err)
 	}
 	copied := filepath.Join(clustertest.Dir(t), "clone")
-	copyTree(t, r.Postgres.Dir(), copied)
+	must(t, stage.CopyTree(t.Context(), r.Postgres.Dir(), copied))
 	if err := r.Postgres.StartAgain(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,7 @@ type coordinatorOptions struct {
 	dataDir     string
 	stateDir    string
 	coldStart   string
+	goOn        goOnOptions
 	unreachable time.Duration
 	tokenFile   string
 	log         logOptions
@@ -55,6 +56,7 @@ it prints the first admin token, once.`,
 	f.StringVar(&o.dataDir, "data-dir", "", "`FOLDER` of the etcd of --dev")
 	f.StringVar(&o.stateDir, "state-dir", "", "`FOLDER`, on a disk that stays, in which this replica remembers what it wrote last (default with --dev: state in --data-dir)")
 	f.StringVar(&o.coldStart, "cold-start", coldStartWait, "without memory: `wait` until another coordinator vouches or every region has stated; or trust-etcd")
+	o.goOn.flags(f)
 	f.DurationVar(&o.unreachable, "report-unreachable-after", coordinator.DefaultReportUnreachableAfter, "silence after which what a region holds is reported as stranded")
 	f.StringVar(&o.tokenFile, "admin-token-file", "", "`FILE` to write the first admin token to (mode 0600) instead of printing it")
 	o.log.flags(f)
@@ -75,6 +77,9 @@ func (o coordinatorOptions) check() error {
 		return usagef("--cold-start %q: use %s or %s", o.coldStart, coldStartWait, coldStartTrust)
 	case o.unreachable < time.Second:
 		return usagef("--report-unreachable-after %s: use at least 1s", o.unreachable)
+	}
+	if err := o.goOn.check(); err != nil {
+		return err
 	}
 	return checkListen(o.listen, o.tls.given())
 }
@@ -123,7 +128,7 @@ func (a *App) runCoordinator(ctx context.Context, o coordinatorOptions) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	service := coordinator.New(coordinator.Config{
-		Store: store, Memory: asMemory(memory), TrustEtcd: o.coldStart == coldStartTrust, Log: log, Registry: registry, ReportUnreachableAfter: o.unreachable, Version: Version(),
+		Store: store, Memory: asMemory(memory), TrustEtcd: o.coldStart == coldStartTrust, GoOn: o.goOn.value(), Log: log, Registry: registry, ReportUnreachableAfter: o.unreachable, Version: Version(),
 		OnFirstAdminToken: func(token string) { a.firstToken(token, o.tokenFile, log) },
 	})
 	server := &http.Server{

@@ -76,3 +76,27 @@ func deploymentAndRegion(ctx context.Context, client *api.Client, name string) (
 	}
 	return s, coordinator.RegionAnswer{}, usagef("there is no region %q; `tranche regions list` shows those that are registered", name)
 }
+
+// knownOwner is what the database of a region says that etcd lost.
+func (a *App) knownOwner(c *cobra.Command, region string, database ownerDatabase) (*coordinator.KnownOwner, error) {
+	client, _, err := a.coordinator(c)
+	if err != nil {
+		return nil, err
+	}
+	var s coordinator.Status
+	if _, err := client.Do(c.Context(), api.Call{Method: "GET", Path: "/v1/status"}, &s); err != nil {
+		return nil, err
+	}
+	if s.Deployment == "" {
+		return nil, client.Mistaken(client.Address(), "")
+	}
+	store, loaded, err := database.open(c.Context(), region, s.Deployment)
+	if err != nil {
+		return nil, err
+	}
+	defer store.Shut()
+	if loaded.Incarnation == "" || loaded.Lost {
+		return nil, fmt.Errorf("that database holds nothing that could go on: register region %s without --%s", region, database.flag)
+	}
+	return &coordinator.KnownOwner{Incarnation: loaded.Incarnation, Home: loaded.Home}, nil
+}

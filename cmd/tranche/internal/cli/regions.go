@@ -22,15 +22,27 @@ func (a *App) regionsCommand() *cobra.Command {
 
 func (a *App) registerCommand() *cobra.Command {
 	var file string
+	var database ownerDatabase
 	c := &cobra.Command{
 		Use: "register REGION", Short: "Register a region and make its token", Args: exactly("REGION"),
-		Long:    "Register a region and make its token, which is shown once. A node of the region is started with it.",
+		Long: `Register a region and make its token, which is shown once. A node of the region is started with it.
+
+With --postgres-url a region is registered again that etcd lost, while all is frozen: its database says which incarnation it
+is, and it goes on from what it holds. Without it such a region would begin anew, with nothing.`,
 		Example: "  tranche regions register us-east --token-file us-east.token\n  tranche node --region-token-file us-east.token …",
 		RunE: func(c *cobra.Command, args []string) error {
-			return a.regionToken(c, api.Call{Method: http.MethodPost, Path: "/v1/regions", Body: map[string]string{"region": args[0]}}, "registered", file)
+			q := coordinator.RegisterRequest{Region: args[0]}
+			if database.given() {
+				var err error
+				if q.Owner, err = a.knownOwner(c, args[0], database); err != nil {
+					return err
+				}
+			}
+			return a.regionToken(c, api.Call{Method: http.MethodPost, Path: "/v1/regions", Body: q}, "registered", file)
 		},
 	}
 	c.Flags().StringVar(&file, "token-file", "", "`FILE` to write the token to (mode 0600) instead of printing it")
+	database.flags(c, "postgres-url", "`URL` of the database of a region that etcd lost")
 	a.withCoordinator(c)
 	a.withJSON(c)
 	return c

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -50,6 +51,9 @@ func (s *Server) Start(ctx context.Context) error {
 		return s.ready(ctx) == nil, nil
 	})
 }
+
+// With gives the process more arguments, from its next start on.
+func (s *Server) With(args ...string) { s.args = append(slices.Clone(s.args), args...) }
 
 // Launch starts the process and does not wait until it is ready: one that must not be.
 func (s *Server) Launch() error {
