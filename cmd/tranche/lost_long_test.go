@@ -21,6 +21,7 @@ import (
 	"tranche/cmd/tranche/internal/stage"
 	"tranche/coordinator"
 	"tranche/coordinator/etcd/embedded"
+	"tranche/regional/postgres/cluster"
 	"tranche/regional/postgres/cluster/clustertest"
 )
 

@@ -147,6 +147,6 @@ func (th *theatre) loseEtcd(args ...string) {
 	if err := os.Remove(filepath.Join(th.Dir, "admin.token")); err != nil {
 		th.t.Fatal(err)
 	}
-	th.restoreEtcd("", nil)
+	must(th.t, th.TakeBackEtcd(th.t.Context(), "", nil))
 	th.start(th.Coordinators...)
 }

@@ -23,7 +23,7 @@ func (o *goOnOptions) check() error {
 	case (o.deployment == "") != (len(o.regions) == 0):
 		return usagef("--deployment and --regions go together: name the deployment and all its regions, also those that are gone")
 	case o.deployment != "" && !allocation.ValidRegion(o.deployment):
-		return usagef("--deployment %q is no deployment's id; `tranche status` and the second part of a region's token say it", o.deployment)
+		return usagef("--deployment %q is no deployment's id; `tranche status` says it, and so does a region's token: tranche_region_ID_…", o.deployment)
 	}
 	for _, name := range o.regions {
 		if !allocation.ValidRegion(name) {

@@ -48,7 +48,7 @@ func (a *App) root() *cobra.Command {
 	a.add(root, groupBudgets, a.budgetsCommand(), a.rebalanceCommand(), a.strandedCommand(), a.whatIfCommand(), a.verifyCommand())
 	a.add(root, groupOperate, a.statusCommand(), a.regionsCommand(), a.tokensCommand(), a.auditCommand(), a.gatewayConfigCommand())
 	a.add(root, groupOperate, a.shadowCommand())
-	a.add(root, groupOperate, a.ledgersCommand())
+	a.add(root, groupOperate, a.recoverCommand(), a.ledgersCommand())
 	root.AddCommand(a.versionCommand(), a.etcdMemberCommand())
 	root.SetUsageTemplate(usageTemplate)
 	return root

@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"tranche/allocation"
+	"tranche/cmd/tranche/internal/api"
+	"tranche/coordinator"
+)
+
+const recoverLong = `Look at a deployment, say in plain words what is wrong that a command may help with, and which: each with its command
+lines. It changes nothing. The status is 0 if nothing is wrong and 3 if something is.
+
+What each command declares, and what is never possible, stands in deploy/docs/recovery.md.`
+
+// mostNamed bounds how many budgets are named in one finding.
+const mostNamed = 3
+
+// finding is one thing that is wrong, and what helps.
+type finding struct {
+	What     string   `json:"what"`
+	Means    string   `json:"means"`
+	Do       string   `json:"do"`
+	Commands []string `json:"commands,omitempty"`
+}
+
+// findings are what a look at a deployment comes to.
+type findings struct {
+	Deployment string    `json:"deployment"`
+	Well       bool      `json:"well"`
+	Findings   []finding `json:"findings"`
+}
+
+func (a *App) recoverCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "recover", Short: "Say what is lost or stuck, and which command helps", Args: exactly(), Long: recoverLong, Example: "  tranche recover",
+		RunE: func(c *cobra.Command, _ []string) error {
+			client, _, err := a.coordinator(c)
+			if err != nil {
+				return err
+			}
+			return a.recover(c.Context(), client)
+		},
+	}
+	a.withCoordinator(c)
+	a.withJSON(c)
+	return c
+}
+
+func (a *App) recover(ctx context.Context, client *api.Client) error {
+	var s coordinator.Status
+	var h coordinator.HistoryAnswer
+	var r coordinator.StrandedReport
+	for path, into := range map[string]any{"/v1/status": &s, "/v1/history": &h, "/v1/stranded": &r} {
+		if _, err := client.Do(ctx, api.Call{Method: http.MethodGet, Path: path}, into); err != nil {
+			return err
+		}
+	}
+	if s.Deployment == "" {
+		return client.Mistaken(client.Address(), "")
+	}
+	found := findings{Deployment: s.Deployment, Findings: diagnose(s, h, r)}
+	found.Well = len(found.Findings) == 0
+	if a.json {
+		if err := a.printJSON(found); err != nil {
+			return err
+		}
+		return orNotWell(found.Well)
+	}
+	a.printf("deployment %s\n", found.Deployment)
+	if found.Well {
+		a.printf("nothing is lost or stuck that a command would help with; `tranche status` says more\n")
+		return nil
+	}
+	for i, f := range found.Findings {
+		a.printf("\n%d. %s\n   means: %s\n   do:    %s\n", i+1, f.What, f.Means, f.Do)
+		for _, line := range f.Commands {
+			a.printf("          %s\n", line)
+		}
+	}
+	return errNotWell
+}
+
+// diagnose says what is wrong, the worst first.
+func diagnose(s coordinator.Status, h coordinator.HistoryAnswer, r coordinator.StrandedReport) []finding {
+	found := []finding{}
+	found = append(found, diagnoseFreeze(h)...)
+	for _, region := range s.Regions {
+		if f, is := diagnoseRegion(region, h.Freeze != nil, r); is {
+			found = append(found, f)
+		}
+	}
+	found = append(found, diagnoseLost(r)...)
+	for _, p := range s.Problems {
+		// What etcd and the ledgers suffer from is no matter of these commands, but comes before all of them.
+		if p.Severity == coordinator.SeverityCritical && len(s.Members) > 0 && !slices.ContainsFunc(s.Members, func(m coordinator.Member) bool { return m.Healthy }) {
+			found = slices.Insert(found, 0, finding{What: p.What, Means: "nothing can be granted or changed", Do: p.Next})
+		}
+	}
+	return found
+}
+
+func diagnoseFreeze(h coordinator.HistoryAnswer) []finding {
+	if h.Freeze == nil {
+		return nil
+	}
+	f := finding{
+		What:  "everything is frozen, because etcd lost history: " + h.Freeze.Why,
+		Means: "regions go on from what they hold; nothing is granted, and no term is opened, until every region has stated what it holds",
+		Do:    "bring back the regions that are missing; register again those that etcd lost; give up only one that will never come back",
+	}
+	f.Commands = append(f.Commands, "tranche ledgers recover")
+	for _, r := range h.Regions {
+		switch {
+		case r.Stated:
+		case !r.Registered:
+			f.Commands = append(f.Commands, fmt.Sprintf("tranche regions register %s --postgres-url URL --token-file %s.token", r.Region, r.Region))
+		case !r.InContact:
+			f.Commands = append(f.Commands, "tranche ledgers recover --give-up "+r.Region)
+		}
+	}
+	return []finding{f}
+}
+
+// diagnoseRegion says what is wrong with one region. What a frozen history waits for is said there.
+func diagnoseRegion(r coordinator.RegionAnswer, frozen bool, report coordinator.StrandedReport) (finding, bool) {
+	c := r.Contradiction
+	switch {
+	case r.Incarnation == "" && r.Sealing != "":
+		return finding{
+			What: fmt.Sprintf("the incarnation %s of region %s was ended, to be sealed", r.Sealing, r.Region), Means: "nobody admits there; what it held is free only if the seal was counted",
+			Do:       "run the seal again, if it was interrupted; else start its nodes, which begin anew, or drain it",
+			Commands: []string{"tranche regions seal " + r.Region + " --postgres-url URL", "tranche regions drain " + r.Region},
+		}, true
+	case c != nil && c.Other && c.Incarnation == r.Incarnation && c.Home != r.Home:
+		return finding{
+			What:  fmt.Sprintf("a second database calls as region %s: %s; recorded is %s", r.Region, homeText(c.Home), homeText(r.Home)),
+			Means: "the recorded one goes on; the other is refused, and admits nothing",
+			Do: "if it is a copy, stop its nodes. If it was promoted, stop the nodes of the old one and wait: it is taken when the old one is silent. " +
+				"Declare it only if you know that nothing is missing and the old one can never commit",
+			Commands: []string{"tranche regions adopt-failover " + r.Region},
+		}, true
+	case c != nil && c.Other:
+		return finding{
+			What: fmt.Sprintf("another database calls as region %s: %s", r.Region, c.Detail), Means: "it is refused; the recorded one goes on, if it calls",
+			Do: "stop the nodes of the database that does not belong there",
+		}, true
+	case r.Incarnation != "" && !r.InContact && !frozen:
+		return silentRegion(r, report), true
+	}
+	return finding{}, false
+}
+
+func silentRegion(r coordinator.RegionAnswer, report coordinator.StrandedReport) finding {
+	f := finding{
+		What:  fmt.Sprintf("region %s has not called for %s", r.Region, spanMillis(r.ContactAgeMillis)),
+		Means: "it may go on alone, and spend what it holds: nobody else may. " + strandedIn(report, func(l coordinator.StrandedLine) bool { return l.Region == r.Region }),
+		Do: "mend the link, or start its nodes. If its nodes are gone and its database answers, seal it. If more is needed elsewhere meanwhile, " +
+			"raise a limit by what is stranded",
+		Commands: []string{"tranche whatif --lose " + r.Region, "tranche regions seal " + r.Region + " --postgres-url URL"},
+	}
+	for _, l := range report.Lines {
+		if l.Region == r.Region && l.Stranded > 0 && l.Compensated == nil && len(f.Commands) < 2+mostNamed {
+			f.Commands = append(f.Commands, fmt.Sprintf("tranche budgets compensate %s --region %s", shellWord(l.Budget), r.Region))
+		}
+	}
+	return f
+}
+
+// diagnoseLost tells of what no command brings back.
+func diagnoseLost(report coordinator.StrandedReport) []finding {
+	lost := func(l coordinator.StrandedLine) bool {
+		return l.Cause == coordinator.CauseLostHistory && l.Stranded > 0 && l.WrittenOff == nil
+	}
+	i := slices.IndexFunc(report.Lines, lost)
+	if i < 0 {
+		return nil
+	}
+	l := report.Lines[i]
+	return []finding{{
+		What:  "incarnations that were replaced hold permits: " + strandedIn(report, lost),
+		Means: "nobody can say any more what they spent of it; it is free when its periods end, and no command frees it before",
+		Do:    "raise a limit if it is needed, or write it off, so that it is no longer reported",
+		Commands: []string{
+			"tranche stranded list --detail", fmt.Sprintf("tranche stranded write-off --budget %s --region %s --incarnation %s", shellWord(l.Budget), l.Region, l.Incarnation),
+		},
+	}}
+}
+
+// strandedIn adds up lines, by unit.
+func strandedIn(report coordinator.StrandedReport, is func(coordinator.StrandedLine) bool) string {
+	sums, text := map[string]int64{}, ""
+	for _, l := range report.Lines {
+		if is(l) {
+			sums[l.Unit] = allocation.SumUp(sums[l.Unit], l.Stranded)
+		}
+	}
+	for _, unit := range sortedKeys(sums) {
+		text += yes(text != "", ", ") + fmt.Sprintf("%d %s", sums[unit], unit)
+	}
+	return cmp.Or(text, "nothing") + " stranded in running periods"
+}
