@@ -90,9 +90,9 @@ func named(name string) (tale, error) {
 
 // calm is a window of about an hour whose running period does not end during a story, and that period.
 func calm(now time.Time) (allocation.Window, string) {
-	for every := time.Hour; ; every -= time.Minute {
-		if start := now.Truncate(every); start.Add(every).Sub(now) > walkAtMost {
-			return allocation.Window{Every: allocation.Duration(every / time.Second)}, allocation.At(start).String()
+	for every := int64(3600); ; every -= 60 { // periods are counted from 1970, as time.Truncate does not
+		if start := time.Unix(now.Unix()-now.Unix()%every, 0); start.Add(time.Duration(every)*time.Second).Sub(now) > walkAtMost {
+			return allocation.Window{Every: allocation.Duration(every)}, allocation.At(start).String()
 		}
 	}
 }

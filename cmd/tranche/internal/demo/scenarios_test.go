@@ -17,6 +17,9 @@ func TestCalmWindowOutlastsAStory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if start.Unix()%int64(window.Every) != 0 {
+			t.Fatalf("at %s: no period of %d s begins at %s", now, window.Every, start)
+		}
 		end := start.Add(time.Duration(window.Every) * time.Second)
 		if now.Before(start) || end.Sub(now) <= walkAtMost || window.Every > 3600 {
 			t.Fatalf("at %s: the period of %d s from %s to %s", now, window.Every, start, end)
