@@ -73,7 +73,7 @@ func fleetMutants() []Mutant {
 	return []Mutant{
 		inFleet("charge-one-of-two", "a request that matches two budgets is charged to one of them", anything, ownerSeams(chargeOneOfTwo), 7),
 		inFleet("charge-nothing", "ids are committed, and nothing is charged", anything, ownerSeams(chargeNothing), 7),
-		inFleet("admit-unknown-commit", "an unknown commit is taken for a success", retries, ownerSeams(admitUnknown), 11),
+		inFleet("admit-unknown-commit", "an unknown commit is taken for a success", retries, ownerSeams(admitUnknown), 6, 11),
 		inFleet("replay-released", "a reservation that was released is replayed as admitted", retries, ownerSeams(replayReleased), 6),
 		inFleet("refuse-replay-from-memory", "a replay is refused from memory, since the share is used up", retries, ownerSeams(refuseFromMemory), 6),
 		inFleet("forget-release", "a release of an unknown id passes without a trace", retries, ownerSeams(forgetRelease), 6, 11),
