@@ -180,7 +180,7 @@ func (d *drive) ask(ctx context.Context, region, i int) {
 	}
 	c.made++
 	cl := &claim{
-		region: c.region, key: allocation.IDKey{Credential: credential, Tenant: labels["tenant"], ID: fmt.Sprint(c.process.Name(), "-", c.made)},
+		region: c.region, sent: map[string]bool{}, key: allocation.IDKey{Credential: credential, Tenant: labels["tenant"], ID: fmt.Sprint(c.process.Name(), "-", c.made)},
 		op: allocation.Spend, made: d.w.Elapsed(), labels: labels, costs: map[string]int64{d.o.Budget.Unit: 1},
 	}
 	d.check.claims[claimKey{c.region.name, cl.key}] = cl
