@@ -54,8 +54,11 @@ type Budget struct {
 	// Unit is what is counted, like requests or usd_micros.
 	Unit string `json:"unit" yaml:"unit"`
 	// Limit is in units per period, for a template per instance: 0 (refuse all) to MaxUnits. Nil is an error.
-	Limit  *int64 `json:"limit,omitempty" yaml:"limit,omitempty"`
-	Window Window `json:"window" yaml:"window"`
+	Limit *int64 `json:"limit,omitempty" yaml:"limit,omitempty"`
+	// OpeningSpent is how much of the limit was spent elsewhere before the budget was declared: in its first period, which runs
+	// by then, so much counts as spent from the start. Not for templates; it is only heard when the budget is declared.
+	OpeningSpent int64  `json:"opening_spent,omitempty" yaml:"opening_spent,omitempty"`
+	Window       Window `json:"window" yaml:"window"`
 	// Match are the labels that a request must carry for the budget to apply; none: it applies to all.
 	Match map[string]string `json:"match,omitempty" yaml:"match,omitempty"`
 	// MissingLabel says what becomes of a request without a template's label: "refuse" or "unchecked".

@@ -33,6 +33,7 @@ func (b Budget) Validate() error {
 		found = append(found, list...)
 	}
 	found = append(found, Labels(b.Match).problems("match")...)
+	b.checkOpening(&found)
 	b.checkTemplate(&found)
 	b.checkTimes(&found, windowFault == nil)
 	b.checkAdmission(&found)

@@ -170,6 +170,7 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 		},
 		"max_evidence_age":  r.parsed(&b.MaxEvidenceAge),
 		"on_stale_evidence": r.text(&b.OnStaleEvidence),
+		"opening_spent":     r.count(&b.OpeningSpent, 0, MaxUnits),
 		"wait_for_share":    r.parsed(&b.WaitForShare),
 		"enforcement":       r.text(&b.Enforcement),
 		"enforce_for": func(path string, value any) {

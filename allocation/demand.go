@@ -132,7 +132,7 @@ func (l Ledger) Rebase(b Budget, from int, m Members, gen Generation) (Ledger, b
 		return l, false, nil
 	}
 	e := l.EntryAt(from)
-	base := b.demandBase(e.Limit, l.Regions, m.Seen)
+	base := b.demandBase(e.Givable(), l.Regions, m.Seen)
 	far := slices.ContainsFunc(m.Holders, func(h Holder) bool {
 		var target int64
 		if a := e.find(h, General); a != nil {

@@ -82,7 +82,7 @@ func (l Ledger) places(e Entry, seekers []Seeker) []place {
 	least := LeastChunk(e.Limit)
 	var out []place
 	for _, s := range seekers {
-		p := place{Seeker: s, floor: l.Policy.Min[s.Region], most: e.Limit}
+		p := place{Seeker: s, floor: l.Policy.Min[s.Region], most: e.Givable()}
 		if most, bounded := l.Policy.Max[s.Region]; bounded {
 			p.most = min(p.most, most)
 		}

@@ -97,6 +97,9 @@ type Entry struct {
 	Limit       int64        `json:"limit"`
 	Highest     int64        `json:"highest"`     // limit that these periods ever had: what is out never exceeds it
 	Allocations []Allocation `json:"allocations"` // sorted by region, incarnation, class
+	// OpeningSpent was spent elsewhere before the budget was declared. It is out from the start, held by nobody, and never
+	// changes.
+	OpeningSpent int64 `json:"opening_spent,omitempty"`
 }
 
 // Allocation is what one incarnation may spend in one period, in one class of permits.
@@ -122,13 +125,15 @@ var ErrTooManyEntries = errors.New("the running term already lists 256 runs of p
 // OpenLedger makes the document of a new term: the limit is split over the holders by the budget's policy, and granted at
 // once, since nothing of these periods is out yet. A region of the policy that has no incarnation yet gets nothing: its
 // part stays unallocated until Follow is called with its holder.
+//
+// The budget's OpeningSpent counts in the term's first period: whoever opens a later term of the budget leaves it out.
 func OpenLedger(b Budget, version int64, periods Periods, m Members, gen Generation) Ledger {
 	l := Ledger{
 		Format: LedgerFormat, Budget: b.Name, Unit: b.Unit, Template: b.IsTemplate(),
 		Policy: b.Allocation, Regions: without(m.Regions, m.Draining), Periods: periods,
 		Entries: []Entry{{}},
 	}
-	l, err := l.Follow(b, version, 0, m, gen)
+	l, err := l.openWith(b.OpeningSpent).Follow(b, version, 0, m, gen)
 	if err != nil {
 		panic("a new term has one entry: " + err.Error())
 	}
@@ -155,16 +160,17 @@ func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generat
 	if !l.Template {
 		l.Policy = b.Allocation
 	}
-	split := l.split(b, m)
 	for i := range l.Entries {
 		e := &l.Entries[i]
 		if e.From < from {
 			continue
 		}
 		e.Limit, e.Highest = *b.Limit, max(e.Highest, *b.Limit)
-		split := split
+		left, givable := b, e.Givable()
+		left.Limit = &givable
+		split := l.split(left, m)
 		if l.followsDemand() {
-			split = e.demandTargets(b, m, split)
+			split = e.demandTargets(left, m, split)
 		}
 		keep := sameVersion && e.movesAmong(m.Holders)
 		for j := range e.Allocations {
@@ -252,7 +258,7 @@ func (l Ledger) grant(gen Generation) Ledger {
 func merge(entries []Entry) []Entry {
 	out := entries[:0]
 	for _, e := range entries {
-		if n := len(out); n > 0 && out[n-1].Limit == e.Limit && out[n-1].Highest == e.Highest && slices.Equal(out[n-1].Allocations, e.Allocations) {
+		if n := len(out); n > 0 && out[n-1].Limit == e.Limit && out[n-1].Highest == e.Highest && out[n-1].OpeningSpent == e.OpeningSpent && slices.Equal(out[n-1].Allocations, e.Allocations) {
 			continue
 		}
 		out = append(out, e)
@@ -265,9 +271,9 @@ func (l Ledger) perInstanceHome() bool {
 	return l.Template && l.Policy.Policy == "home" && l.Policy.Region == ""
 }
 
-// out is how many permits of a period (for a template: of one instance) may be held or spent by owners.
+// out is how many permits of a period (for a template: of one instance) may be held or spent by owners, or were spent before.
 func (l Ledger) out(e Entry) int64 {
-	sum, most := int64(0), int64(0)
+	sum, most := e.OpeningSpent, int64(0)
 	for _, a := range e.Allocations {
 		sum, most = sum+a.Held(), max(most, a.Held())
 	}
@@ -301,7 +307,7 @@ func (l Ledger) EntryAt(i int) Entry {
 	return l.Entries[n]
 }
 
-// Unallocated is max(0, limit − Σ(granted − returned)) of the period of index i, in the ledger.
+// Unallocated is max(0, limit − Σ(granted − returned) − opening spent) of the period of index i, in the ledger.
 func (l Ledger) Unallocated(i int) int64 {
 	e := l.EntryAt(i)
 	return max(0, e.Limit-l.out(e))

@@ -161,7 +161,7 @@ func (l Ledger) Move(giver, taker Holder, n int64, from int, gen Generation) (Le
 }
 
 // Conserved checks invariant 1 inside the ledger, for every period: every counter within its bounds, and what is out
-// within the highest limit that the period ever had, so that limit + overcommitted = unallocated + Σ(granted − returned)
+// within the highest limit that the period ever had, so that limit + overcommitted = unallocated + Σ(granted − returned) + opening spent
 // with an overcommitted that only a lowered limit explains. It returns the first violation in words.
 func (l Ledger) Conserved() error {
 	if len(l.Entries) == 0 || l.Entries[0].From != 0 {
@@ -172,6 +172,9 @@ func (l Ledger) Conserved() error {
 			return fmt.Errorf("%s: entry %d begins at period %d of %d", l.Budget, i, e.From, l.Periods.Len())
 		}
 		start := l.Periods.At(e.From).Start
+		if err := l.openingConserved(i); err != nil {
+			return err
+		}
 		for _, a := range e.Allocations {
 			if a.Granted < 0 || a.Returned < 0 || a.Returned > a.Granted || a.Target < 0 {
 				return fmt.Errorf("%s, period %s: %s granted %d, returned %d, target %d",

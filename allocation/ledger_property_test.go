@@ -21,6 +21,7 @@ type ledgerWorld struct {
 	owners     map[Holder]*modelOwner
 	grants     map[Holder][]ShareGrant
 	statements map[Holder][]ShareStatement
+	opening    int64   // spent of the first period before the budget was declared
 	highest    []int64 // limit that each period ever had
 	stamps     int
 }
@@ -45,8 +46,11 @@ func newLedgerWorld(t *rapid.T) *ledgerWorld {
 		w.join(r)
 	}
 	*w.budget.Limit = rapid.Int64Range(0, 20).Draw(t, "limit")
+	w.opening = max(0, rapid.Int64Range(-15, 15).Draw(t, "opening spent"))
+	w.budget.OpeningSpent = w.opening
 	w.ledger = OpenLedger(w.budget, 1, Periods{First: 600, Step: 60, Count: 5}, w.members, w.next())
 	w.highest = slices.Repeat([]int64{*w.budget.Limit}, 5)
+	w.highest[0] = max(w.highest[0], w.opening) // more than the limit was spent before: nothing may come on top
 	w.sent()
 	return w
 }
@@ -177,7 +181,7 @@ func (w *ledgerWorld) count(o *modelOwner, s ShareStatement) {
 	}
 }
 
-// check is invariants 1, 2 and 4: what all owners together may spend of a period never exceeds the highest limit it had,
+// check is invariants 1, 2 and 4: what all owners together may spend of a period, with what was spent of it before, never exceeds the highest limit it had,
 // and nobody holds what the ledger did not grant.
 func (w *ledgerWorld) check(*rapid.T) {
 	if err := w.ledger.Conserved(); err != nil {
@@ -185,6 +189,12 @@ func (w *ledgerWorld) check(*rapid.T) {
 	}
 	for i := range w.ledger.Periods.Len() {
 		var held int64
+		if i == 0 {
+			held = w.opening
+		}
+		if e := w.ledger.EntryAt(i); e.OpeningSpent != held || w.ledger.Unallocated(i) > max(0, e.Limit-held) {
+			w.t.Fatalf("period %d: %d of %d were spent before, not %d; %d are unallocated", i, e.OpeningSpent, e.Limit, held, w.ledger.Unallocated(i))
+		}
 		for h, o := range w.owners {
 			u, used := o.used[i]
 			if !used {

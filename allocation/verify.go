@@ -85,7 +85,8 @@ type AccountLine struct {
 	Limit         int64         `json:"limit"`
 	Highest       int64         `json:"highest"`
 	Overcommitted int64         `json:"overcommitted"`
-	Spent         int64         `json:"spent"`
+	Spent         int64         `json:"spent"`                   // by the owners that were read, and OpeningSpent
+	OpeningSpent  int64         `json:"opening_spent,omitempty"` // before the budget was declared
 	Reserved      int64         `json:"reserved"`
 	Spendable     int64         `json:"spendable"`
 	Stranded      int64         `json:"stranded"` // held by owners and incarnations that were not read, whatever they spent of it

@@ -84,7 +84,8 @@ func (v *verifier) line(at where, instance string) {
 		Limit: e.Limit, Highest: e.Highest, Moving: at.early == nil || at.early.Generation != at.ledger.Generation,
 	}
 	home, homed := at.home(instance)
-	var held, elsewhere int64
+	held, elsewhere := e.OpeningSpent, int64(0)
+	line.Spent, line.OpeningSpent = e.OpeningSpent, e.OpeningSpent
 	for _, p := range v.parts(at, instance, e) {
 		v.judge(at, &line, p)
 		if homed && p.Region != home {

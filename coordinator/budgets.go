@@ -218,7 +218,7 @@ func (s *Service) planLedgers(plan *budgetPlan, cur *doc[BudgetDocument]) (later
 		if !ok {
 			return later
 		}
-		l, err := allocation.OpenUnproven(plan.next.Budget, plan.next.Version, periods, s.state.termMembers(plan.next.Budget), s.state.descent(), s.generation(allocation.Ledger{}))
+		l, err := allocation.OpenUnproven(firstOrLater(plan.next), plan.next.Version, periods, s.state.termMembers(plan.next.Budget), s.state.descent(), s.generation(allocation.Ledger{}))
 		if err != nil || !room.take(l) {
 			return later
 		}
@@ -310,7 +310,7 @@ func (s *Service) permits(b allocation.Budget) map[string]int64 {
 		}
 	}
 	any := allocation.Periods{First: 0, Step: 1, Count: 1}
-	l := allocation.OpenLedger(b, 1, any, m, allocation.Generation{Number: 1})
+	l := allocation.OpenLedger(b.Later(), 1, any, m, allocation.Generation{Number: 1})
 	for _, a := range l.EntryAt(0).Allocations {
 		out[a.Region] += a.Target
 	}

@@ -24,6 +24,7 @@ func (s *Service) checkBudget(name string, b allocation.Budget, cur *doc[BudgetD
 		add("budget", fmt.Sprintf("is %q, but the address names %q", b.Name, name), "use one name")
 	}
 	s.checkRegions(b, add)
+	checkOpening(b, cur, add)
 	if cur != nil {
 		s.checkPast(b, cur.value, add)
 	}
@@ -69,6 +70,22 @@ func (s *Service) checkPast(b allocation.Budget, cur BudgetDocument, add addProb
 	if o := b.Window.Once; o != nil && o.Until != 0 && cur.OpenedThrough > o.From && o.Until <= cur.OpenedThrough && !b.Window.Equal(cur.Budget.Window) {
 		add("window.once.until", fmt.Sprintf("terms are opened up to %s already: this period would never begin", cur.OpenedThrough),
 			"choose a later end, or another name")
+	}
+}
+
+// checkOpening refuses what was spent before, unless the budget is declared now, for the first time: what was opened is never
+// opened again. A declaration that is kept in a file may keep the field.
+func checkOpening(b allocation.Budget, cur *doc[BudgetDocument], add addProblem) {
+	switch {
+	case cur == nil && b.OpeningSpent > b.LimitOrZero():
+		add("opening_spent", fmt.Sprintf("is %d, and the limit is %d", b.OpeningSpent, b.LimitOrZero()), "use at most the limit: then nothing is left in the first period")
+	case cur == nil || b.OpeningSpent == 0:
+	case cur.value.Lost:
+		add("opening_spent", "this budget was declared before, and etcd lost that: what is out of its running period is known from the regions only",
+			"leave it out; until the running period ends, declare a limit that is lower by it")
+	case b.OpeningSpent != cur.value.Budget.OpeningSpent:
+		add("opening_spent", fmt.Sprintf("is %d, and it was %d when the budget was declared: it counts in the first period only, which was opened then", b.OpeningSpent, cur.value.Budget.OpeningSpent),
+			"leave it as it was, or out; lower the limit until the running period ends")
 	}
 }
 

@@ -76,6 +76,7 @@ func (s *Service) closeTerm(ref allocation.ShareRef) Change {
 	c := Closing{
 		Format: documentFormat, Budget: ref.Budget, Unit: l.value.Unit, Term: ref.Term, Periods: l.value.Periods,
 		Generation: l.value.Generation, Closed: s.now().UTC(), Regions: []ClosedRegion{},
+		OpeningSpent: l.value.EntryAt(0).OpeningSpent,
 	}
 	for _, h := range holders(l.value) {
 		st, _ := s.lastStatement(h, ref)

@@ -169,6 +169,8 @@ type Closing struct {
 	Generation allocation.Generation `json:"generation"`
 	Closed     time.Time             `json:"closed"`
 	Regions    []ClosedRegion        `json:"regions"`
+	// OpeningSpent was spent of the first period before the budget was declared, by none of the regions.
+	OpeningSpent int64 `json:"opening_spent,omitempty"`
 }
 
 // ClosedRegion is what one incarnation last stated of a closed term, summed over its periods.

@@ -40,7 +40,7 @@ func (s *Service) preview(plan budgetPlan) *Preview {
 			continue
 		}
 		before, after := w.before.value.EntryAt(i), w.after.EntryAt(i)
-		p := &Preview{Period: w.after.Periods.At(i), Limit: before.Limit, NewLimit: after.Limit, Regions: []PreviewRegion{}}
+		p := &Preview{Period: w.after.Periods.At(i), Limit: before.Limit, NewLimit: after.Limit, Out: before.OpeningSpent, Regions: []PreviewRegion{}}
 		for _, h := range holders(w.before.value) {
 			st, _ := s.lastStatement(h, refOf(w.before.value))
 			left := w.before.value.RemainderAt(h, i, st, 0)

@@ -50,6 +50,7 @@ type TermShares struct {
 	Generation    allocation.Generation `json:"generation"`
 	Version       int64                 `json:"version"` // of the budget that the ledger follows
 	Limit         int64                 `json:"limit"`
+	OpeningSpent  int64                 `json:"opening_spent,omitempty"` // of the period, before the budget was declared
 	Unallocated   int64                 `json:"unallocated"`
 	Overcommitted int64                 `json:"overcommitted"`
 	Regions       []RegionShare         `json:"regions"`
@@ -97,7 +98,7 @@ func (s *Service) termShares(l allocation.Ledger) TermShares {
 	t := TermShares{
 		Term: l.Periods.Start(), Until: l.Periods.End(), Periods: l.Periods.Len(), Period: l.Periods.At(i), Running: running,
 		Generation: l.Generation, Version: l.Version, Limit: l.EntryAt(i).Limit, Unallocated: l.Unallocated(i), Overcommitted: l.Overcommitted(i),
-		Regions: []RegionShare{},
+		OpeningSpent: l.EntryAt(i).OpeningSpent, Regions: []RegionShare{},
 	}
 	for _, al := range l.EntryAt(i).Allocations {
 		st, statedAt := s.lastStatement(al.Holder, refOf(l))

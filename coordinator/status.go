@@ -188,7 +188,7 @@ func (s *Service) uses() (above, over []BudgetUse) {
 			if !running || l.value.Template {
 				continue
 			}
-			u := BudgetUse{Budget: name, Unit: l.value.Unit, Limit: l.value.EntryAt(i).Limit, Overcommitted: l.value.Overcommitted(i)}
+			u := BudgetUse{Budget: name, Unit: l.value.Unit, Limit: l.value.EntryAt(i).Limit, Overcommitted: l.value.Overcommitted(i), Spent: l.value.EntryAt(i).OpeningSpent}
 			for _, h := range holders(l.value) {
 				st, _ := s.lastStatement(h, refOf(l.value))
 				r := l.value.RemainderAt(h, i, st, 0)

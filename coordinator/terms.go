@@ -74,13 +74,22 @@ func (s *Service) openNext(name string, now allocation.Instant) Change {
 	}
 	next := d.value
 	next.OpenedThrough = periods.End()
-	l, err := allocation.OpenUnproven(next.Budget, next.Version, periods, s.state.termMembers(next.Budget), s.state.descent(), s.generation(allocation.Ledger{}))
+	l, err := allocation.OpenUnproven(firstOrLater(d.value), next.Version, periods, s.state.termMembers(next.Budget), s.state.descent(), s.generation(allocation.Ledger{}))
 	if err != nil {
 		return Change{} // it may have been opened in a history that was lost
 	}
 	change := Change{Reads: []Item{d.item}, Puts: []Item{put(d.item.Key, next)}}
 	s.state.addLedger(&change, ledgerWrite{after: l})
 	return change
+}
+
+// firstOrLater is a budget as it counts in the term that is opened next: what was spent before it was declared counts in the
+// first one only.
+func firstOrLater(d BudgetDocument) allocation.Budget {
+	if d.OpenedThrough != 0 {
+		return d.Budget.Later()
+	}
+	return d.Budget
 }
 
 // bringOn lets ledgers follow that are behind their budget or the members.

@@ -59,7 +59,7 @@ func outOf(l allocation.Ledger, e allocation.Entry) int64 {
 	if l.Template && l.Policy.Policy == allocation.PolicyHome && l.Policy.Region == "" {
 		return most // each instance has one home
 	}
-	return sum
+	return sum + e.OpeningSpent
 }
 
 func (c *checks) ledgerChanged(key string, next allocation.Ledger) {

@@ -96,6 +96,11 @@ func (a *App) showBudget(b coordinator.BudgetAnswer) {
 	if d.WaitForShare > 0 {
 		wait = d.WaitForShare.String()
 	}
+	opening := "0 (default)"
+	if d.OpeningSpent > 0 {
+		opening = fmt.Sprintf("%d, in the first period only", d.OpeningSpent)
+	}
+	rows = append(rows, []any{"opening_spent", opening})
 	rows = append(rows, enforcementRows(d)...)
 	rows = append(rows,
 		[]any{"wait_for_share", wait},
@@ -284,6 +289,9 @@ func (a *App) showShares(s coordinator.SharesAnswer, all bool) {
 		shown++
 		a.printf("period %s to %s%s, generation %s\n", t.Period.Start, t.Period.End, yes(!t.Running, " (ahead)"), t.Generation)
 		a.printf("limit %d %s, unallocated %d, overcommitted %d\n", t.Limit, s.Unit, t.Unallocated, t.Overcommitted)
+		if t.OpeningSpent > 0 {
+			a.printf("opening spent %d: before the budget was declared\n", t.OpeningSpent)
+		}
 		var rows [][]any
 		for _, r := range t.Regions {
 			rows = append(rows, []any{
