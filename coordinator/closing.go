@@ -33,24 +33,25 @@ func (s *Service) closeTerms(ctx context.Context) (closed int, err error) {
 func (s *Service) overEverywhere(l allocation.Ledger) bool {
 	end, all := l.Periods.End(), holders(l)
 	for _, h := range all {
-		if r := s.state.regions[h.Region]; r == nil || !r.over(h, end) {
+		if r := s.state.regions[h.Region]; r == nil || !r.over(h, end, s.state.descent().History) {
 			return false
 		}
 	}
-	return len(all) == 0 || slices.ContainsFunc(s.state.ordered, func(r *region) bool { return r.contact.StatedThrough >= end })
+	return len(all) == 0 || slices.ContainsFunc(s.state.ordered, func(r *region) bool { return r.contact.statedThrough(s.state.descent().History) >= end })
 }
 
 // over says whether an incarnation spends nothing more of periods that end by then, and has stated all of it. A former one
 // states nothing any more: what it last stated stands, once its successor has closed these periods, or if it has none.
-func (r *region) over(h allocation.Holder, end allocation.Instant) bool {
-	if r.contact.Incarnation == h.Incarnation && r.contact.StatedThrough >= end {
+func (r *region) over(h allocation.Holder, end allocation.Instant, under allocation.History) bool {
+	stated := r.contact.statedThrough(under) >= end
+	if r.contact.Incarnation == h.Incarnation && stated {
 		return true
 	}
 	if r.doc == nil || !slices.Contains(r.doc.value.Former, h.Incarnation) {
 		return false
 	}
 	now := r.doc.value.Incarnation
-	return now == "" || r.contact.Incarnation == now && r.contact.StatedThrough >= end
+	return now == "" || r.contact.Incarnation == now && stated
 }
 
 // holders are the incarnations to which the ledger ever granted something, in their order.
@@ -79,12 +80,7 @@ func (s *Service) closeTerm(ref allocation.ShareRef) Change {
 		OpeningSpent: l.value.EntryAt(0).OpeningSpent,
 	}
 	for _, h := range holders(l.value) {
-		st, _ := s.lastStatement(h, ref)
-		sum := ClosedRegion{Holder: h}
-		for _, u := range st.Usage {
-			sum.Spent, sum.Reserved, sum.Overdraft = sum.Spent+u.Spent, sum.Reserved+u.Reserved, sum.Overdraft+u.Overdraft
-		}
-		c.Regions = append(c.Regions, sum)
+		c.Regions = append(c.Regions, s.closedRegion(h, l.value))
 	}
 	key := closingKey(ref.Budget, ref.Term)
 	change := Change{
@@ -94,6 +90,52 @@ func (s *Service) closeTerm(ref allocation.ShareRef) Change {
 	}
 	s.state.onStanding(&change)
 	return change
+}
+
+// closedRegion is what an incarnation last stated of a term that is closed now. If it stated nothing of it since etcd went
+// back, it may have been told before that that the term is closed, and will never state it again: then all that it held
+// is counted as spent, which may be too much, and never too little by what this ledger granted.
+func (s *Service) closedRegion(h allocation.Holder, l allocation.Ledger) ClosedRegion {
+	st, _ := s.lastStatement(h, refOf(l))
+	sum := ClosedRegion{Holder: h}
+	for _, u := range st.Usage {
+		sum.Spent, sum.Reserved, sum.Overdraft = sum.Spent+u.Spent, sum.Reserved+u.Reserved, sum.Overdraft+u.Overdraft
+	}
+	if now := s.state.descent().History; now.Number > 1 && !s.state.statedUnder(h, refOf(l), now) {
+		sum.Unstated = true
+		sum.Spent = max(sum.Spent, heldOver(l, h)-sum.Reserved)
+	}
+	return sum
+}
+
+// statedUnder says whether an incarnation has stated a share since a history began.
+func (s *state) statedUnder(h allocation.Holder, ref allocation.ShareRef, under allocation.History) bool {
+	r := s.regions[h.Region]
+	if r == nil {
+		return false
+	}
+	sh := r.shards[allocation.ShardOf(ref.Budget)]
+	if sh == nil || sh.incarnation != h.Incarnation || sh.under != under {
+		return false
+	}
+	_, stated := sh.shares[ref]
+	return stated
+}
+
+// heldOver is what an incarnation holds of all periods of a term together.
+func heldOver(l allocation.Ledger, h allocation.Holder) (sum int64) {
+	for i, e := range l.Entries {
+		next := l.Periods.Len()
+		if i+1 < len(l.Entries) {
+			next = l.Entries[i+1].From
+		}
+		for _, a := range e.Allocations {
+			if a.Holder == h {
+				sum += a.Held() * int64(next-e.From)
+			}
+		}
+	}
+	return sum
 }
 
 // sweep removes what is kept for a while only: closings and finished rebalances.

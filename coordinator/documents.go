@@ -95,6 +95,7 @@ type Contact struct {
 	SkewMicros        int64              `json:"skew_us"`                  // the owner's database clock less the coordinator's, at arrival
 	ClosedBefore      allocation.Instant `json:"closed_before"`            // only rises
 	StatedThrough     allocation.Instant `json:"stated_through,omitempty"` // only rises: what was done before it stands in the statements
+	StatedUnder       allocation.History `json:"stated_under,omitzero"`    // of etcd, in which these statements stand: another one may have lost them
 	Config            int64              `json:"config"`                   // that the owner had stored
 	History           allocation.History `json:"history,omitzero"`         // of etcd, that the owner had stored
 	Marks             []allocation.Mark  `json:"marks,omitempty"`          // of the owner's writers, the newest of each
@@ -120,7 +121,8 @@ type StatementDocument struct {
 	Incarnation string                      `json:"incarnation"`
 	Shard       int                         `json:"shard"`
 	Number      int64                       `json:"number"`
-	At          time.Time                   `json:"at"` // arrival
+	History     allocation.History          `json:"history,omitzero"` // of etcd, under which it was stated
+	At          time.Time                   `json:"at"`               // arrival
 	Trimmed     bool                        `json:"trimmed,omitempty"`
 	Shares      []allocation.ShareStatement `json:"shares"`
 }
@@ -179,6 +181,9 @@ type ClosedRegion struct {
 	Spent     int64 `json:"spent"`
 	Reserved  int64 `json:"reserved"`
 	Overdraft int64 `json:"overdraft"`
+	// Unstated: etcd lost what this incarnation had stated, and its owner, which had been told in the history that was lost
+	// that the term is closed, does not state it any more. All that it held is counted as spent.
+	Unstated bool `json:"unstated,omitempty"`
 }
 
 // TokenDocument is a credential. Only the hash is stored: tokens carry 128 random bits, so nobody finds one by trying,

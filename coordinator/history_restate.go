@@ -190,18 +190,25 @@ func (s *Service) restateBudget(w *restating, held allocation.Share) {
 		w.budgets[held.Budget] = b
 	}
 	b.next.OpenedThrough = max(b.next.OpenedThrough, held.Periods.End())
+	known, now := b.next.Version, s.state.descent().History
+	if b.next.Under == now && !b.next.Lost {
+		known -= lineGap // a version of that line was taken over already
+	}
 	switch {
-	case held.Version <= b.next.Version:
+	case held.Version <= known:
 	case b.next.Lost:
 		b.next.Version = held.Version
 	default:
-		known := allocation.ConfiguredBudget{Budget: b.next.Budget, Version: b.next.Version, Deleted: b.next.Deleted}
-		theirs := known
+		ours := allocation.ConfiguredBudget{Budget: b.next.Budget, Version: b.next.Version, Deleted: b.next.Deleted}
+		theirs := ours
 		theirs.Version, theirs.Budget.Limit = held.Version, latestLimit(held)
-		both := allocation.Stricter(known, theirs)
+		both, version := allocation.Stricter(ours, theirs), max(known, held.Version)+lineGap
+		if b.next.Under == now && version <= b.next.Version && both.Budget.LimitOrZero() == b.next.Budget.LimitOrZero() {
+			break // it says the same
+		}
 		w.config++
-		b.next.Budget, b.next.Version, b.next.Number, b.next.Changed = both.Budget, max(both.Version, held.Version+1), w.config, s.now().UTC()
-		b.next.Under = s.state.descent().History
+		b.next.Budget, b.next.Version, b.next.Number, b.next.Changed = both.Budget, max(version, b.next.Version+1), w.config, s.now().UTC()
+		b.next.Under = now
 	}
 }
 

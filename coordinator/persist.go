@@ -107,19 +107,22 @@ func (s *Service) dueOf(r *region, now time.Time) (due []Change) {
 // contactUnwritten says whether there is a call that the document does not show.
 func (r *region) contactUnwritten() bool {
 	return !r.contact.At.IsZero() && (r.contactDoc == nil || r.contact.newerThan(r.contactDoc.value) ||
-		r.contact.StatedThrough > r.contactDoc.value.StatedThrough && r.contact.Incarnation == r.contactDoc.value.Incarnation)
+		r.contact.StatedThrough > r.contactDoc.value.statedThrough(r.contact.StatedUnder) && r.contact.Incarnation == r.contactDoc.value.Incarnation)
 }
 
 // written says whether the document shows what is known.
 func (sh *shard) written() bool {
-	return sh.number == 0 || sh.doc != nil && sh.doc.value.Incarnation == sh.incarnation && sh.doc.value.Number >= sh.number
+	return sh.number == 0 || sh.doc != nil && sh.doc.value.Incarnation == sh.incarnation && sh.doc.value.Number >= sh.number && !sh.older()
 }
+
+// older says that the document shows what was stated under a history before the one of the latest statement.
+func (sh *shard) older() bool { return sh.doc.value.History.Number < sh.under.Number }
 
 // durable is the number of the statement that every replica can read. A shard that is too large for its document is never
 // durable as a whole; of it, what this replica knows must do.
 func (sh *shard) durable() int64 {
 	switch {
-	case sh.doc == nil || sh.doc.value.Incarnation != sh.incarnation:
+	case sh.doc == nil || sh.doc.value.Incarnation != sh.incarnation || sh.older():
 		return 0
 	case sh.doc.value.Trimmed:
 		return sh.number
@@ -131,7 +134,7 @@ func (sh *shard) durable() int64 {
 // least missed: those periods are over, and the closing comes from the replicas' memory.
 func statementValue(region string, n int, sh *shard) []byte {
 	d := StatementDocument{
-		Format: documentFormat, Region: region, Incarnation: sh.incarnation, Shard: n, Number: sh.number, At: sh.at,
+		Format: documentFormat, Region: region, Incarnation: sh.incarnation, Shard: n, Number: sh.number, History: sh.under, At: sh.at,
 		Shares: make([]allocation.ShareStatement, 0, len(sh.shares)),
 	}
 	for _, st := range sh.shares {

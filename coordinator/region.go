@@ -61,6 +61,7 @@ func (r *region) tell(ref allocation.ShareRef, g allocation.Generation) int {
 type shard struct {
 	incarnation string
 	number      int64
+	under       allocation.History // of etcd, under which it was stated
 	at          time.Time
 	shares      map[allocation.ShareRef]allocation.ShareStatement
 	doc         *doc[StatementDocument]
@@ -185,7 +186,7 @@ func (s *state) enterStatement(e Event) error {
 		if sh.incarnation != d.value.Incarnation {
 			s.keepFormer(r, sh)
 		}
-		sh.incarnation, sh.number, sh.at, sh.unwritten = d.value.Incarnation, d.value.Number, d.value.At, time.Time{}
+		sh.incarnation, sh.number, sh.under, sh.at, sh.unwritten = d.value.Incarnation, d.value.Number, d.value.History, d.value.At, time.Time{}
 		s.setShares(r, sh, d.value.Shares, !d.value.Trimmed)
 	})
 }
@@ -235,7 +236,7 @@ func mergeContacts(a, b Contact) Contact {
 		return a
 	}
 	a.ClosedBefore = max(a.ClosedBefore, b.ClosedBefore)
-	a.StatedThrough = max(a.StatedThrough, b.StatedThrough)
+	a.state(b.StatedUnder, b.StatedThrough)
 	a.Ended = lastOf(maxEnded, mergeNames(b.Ended, a.Ended))
 	a.Marks = mergeMarks(a.Marks, b.Marks, a.Ended)
 	a.Nodes = mergeNodes(a.Nodes, b.Nodes)

@@ -16,6 +16,9 @@ import (
 //
 // What the call does not state was acknowledged, and so stands in documents already. Whoever reads a contact that says
 // so therefore reads all that it speaks of.
+//
+// All of this holds within one history of etcd. Documents that went back do not show what was acknowledged before, so what
+// was stated through then says nothing any more: owners state everything anew, and so does the contact.
 
 // maxPromises is how many calls may wait for their statements to be written. A call is written within seconds, so it is
 // the newest that is dropped: the next call promises as much.
@@ -24,21 +27,22 @@ const maxPromises = 8
 // promise is what one call makes true as soon as its statements are written.
 type promise struct {
 	incarnation string
+	under       allocation.History
 	through     allocation.Instant
 	numbers     []allocation.ShardAck
 }
 
 // promises notes what a call says to be complete. Its statements are entered.
 func (r *region) promises(call allocation.SyncCall) {
-	if call.CompleteThrough <= r.contact.StatedThrough || call.Incarnation != r.contact.Incarnation {
+	if call.CompleteThrough <= r.contact.statedThrough(call.History) || call.Incarnation != r.contact.Incarnation {
 		return
 	}
 	for _, p := range r.promised {
-		if p.through >= call.CompleteThrough && p.incarnation == call.Incarnation {
+		if p.through >= call.CompleteThrough && p.incarnation == call.Incarnation && p.under == call.History {
 			return // that one is kept sooner
 		}
 	}
-	p := promise{incarnation: call.Incarnation, through: call.CompleteThrough}
+	p := promise{incarnation: call.Incarnation, under: call.History, through: call.CompleteThrough}
 	for _, st := range call.Statements {
 		p.numbers = append(p.numbers, allocation.ShardAck{Shard: st.Shard, Number: st.Number})
 	}
@@ -60,7 +64,25 @@ func (r *region) keepPromises() {
 				return false
 			}
 		}
-		r.contact.StatedThrough = max(r.contact.StatedThrough, p.through)
+		r.contact.state(p.under, p.through)
 		return true
 	})
+}
+
+// statedThrough is the instant through which all is stated in the documents of a history; 0: nothing is known to be.
+func (c Contact) statedThrough(h allocation.History) allocation.Instant {
+	if c.StatedUnder != h {
+		return 0
+	}
+	return c.StatedThrough
+}
+
+// state raises it. What was stated under an older history does not count any more.
+func (c *Contact) state(h allocation.History, through allocation.Instant) {
+	switch {
+	case h.Number > c.StatedUnder.Number:
+		c.StatedUnder, c.StatedThrough = h, through
+	case h == c.StatedUnder:
+		c.StatedThrough = max(c.StatedThrough, through)
+	}
 }

@@ -141,7 +141,7 @@ func (s *Service) enterStatements(call allocation.SyncCall, arrived time.Time) [
 			sh.incarnation, sh.number, sh.shares = call.Incarnation, 0, nil
 		}
 		if newer && joins {
-			sh.number, sh.at = st.Number, arrived.UTC()
+			sh.number, sh.under, sh.at = st.Number, call.History, arrived.UTC()
 			if sh.unwritten.IsZero() {
 				sh.unwritten = arrived
 			}

@@ -53,8 +53,9 @@ type keeper struct {
 	node         *Node
 	slot         *slot
 	freeze       freeze
-	acknowledged map[int]int64     // the statement of each shard that the coordinator has
-	closedIDs    map[int]time.Time // since when this process has known an id table to be closed
+	acknowledged map[int]int64      // the statement of each shard that the coordinator has
+	under        allocation.History // in which it has them: another one may have lost them
+	closedIDs    map[int]time.Time  // since when this process has known an id table to be closed
 	backoff      time.Duration
 	closed       time.Time
 	tidied       time.Time

@@ -23,7 +23,7 @@ func (k *keeper) statements(ctx context.Context, w Writer) (allocation.SyncCall,
 	f := &k.freeze
 	f.stating = f.next
 	if f.under == (allocation.History{}) || f.next >= allocation.Shards {
-		call, err := k.node.owner.Statements(ctx, w, k.acknowledged)
+		call, err := k.changes(ctx, w)
 		call.All = err == nil && f.asks(call)
 		return call, err
 	}
@@ -34,6 +34,22 @@ func (k *keeper) statements(ctx context.Context, w Writer) (allocation.SyncCall,
 	f.stating = next
 	call.All = f.asks(call) && next >= allocation.Shards
 	return call, nil
+}
+
+// changes states what changed since the statements that the coordinator has. Another node may have stored a new history
+// meanwhile: what was acknowledged under the one before it says nothing any more.
+func (k *keeper) changes(ctx context.Context, w Writer) (allocation.SyncCall, error) {
+	for {
+		call, err := k.node.owner.Statements(ctx, w, k.acknowledged)
+		if err != nil || call.History == k.under {
+			return call, err
+		}
+		fresh := len(k.acknowledged) == 0
+		k.under, k.acknowledged = call.History, map[int]int64{}
+		if fresh {
+			return call, nil
+		}
+	}
 }
 
 // asks says whether a call is made under the history, and of the incarnation, that is asked for.

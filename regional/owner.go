@@ -75,7 +75,8 @@ type Owner interface {
 	// returned in the same commit), the evidence, the regions that there are, acknowledged ends of writers. observedAt is
 	// by the database's clock, Unix microseconds.
 	//
-	// A newer history is stored, and nothing else of that answer (allocation.History.Heed). A refusal says that the owner
+	// A newer history is stored, and nothing else of that answer (allocation.History.Heed); what was acknowledged under the
+	// one before is forgotten, so that it is stated again. A refusal says that the owner
 	// lost history if it misses marks, or if another incarnation is the region's: see Lose. Any other refusal, such as that
 	// the incarnation lives in another home, stops the owner, durably, until Lift; see StopReason. To an owner that is lost
 	// or sealed no answer does anything but that.

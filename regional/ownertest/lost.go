@@ -98,6 +98,13 @@ func (o *owner) chargeIn(in regional.Owner, w regional.Writer, op allocation.Op,
 // An older history must take nothing from a newer one, a grant that was on its way least of all (invariant 8).
 func testHeed(o *owner) {
 	o.joined(10, "a")
+	before, _ := stated(o.statements(o.w, nil), "a")
+	known := o.answer()
+	known.Acknowledged = []allocation.ShardAck{{Shard: before.Shard, Number: before.Number}}
+	o.apply(known)
+	if st, _ := stated(o.statements(o.w, nil), "a"); st.Shard != 0 {
+		o.Fatalf("it is acknowledged, and stated again: %+v", st)
+	}
 	newer := o.answer()
 	newer.History = allocation.History{Number: 2, Stamp: "h2"}
 	newer.Shares, newer.Config = []allocation.ShareGrant{o.grant("a", 2, 99, 99)}, 9
@@ -121,6 +128,9 @@ func testHeed(o *owner) {
 	}
 	call, err := o.Owner.Statements(o.Context(), o.w, nil)
 	o.must(err)
+	if st, _ := stated(call, "a"); st.Base != 0 {
+		o.Fatalf("what was acknowledged in the history before counts: %+v", st)
+	}
 	if !slices.Equal(call.Regions, []string{"eu", "us"}) || call.History != newer.History {
 		o.Fatalf("%+v, %v", call.History, call.Regions)
 	}

@@ -18,7 +18,8 @@ where id = 1 and not lost`
 	liftOwner = `
 update tranche.owner set stopped = '', detail = '' where id = 1 and stopped = $1 and not lost and stopped <> 'sealed'`
 
-	// An owner that has no history yet, or an older one, keeps everything else.
+	// An owner that has no history yet, or an older one, keeps everything else but what was acknowledged (forgetBases): etcd
+	// may have lost it, and what an owner does not state again nobody would ever hear of.
 	heedHistory = `
 update tranche.owner set history_number = $1, history_stamp = $2 where id = 1 and history_number < $1`
 
@@ -58,7 +59,9 @@ where id = 1`
 
 	// Numbers go on: an acknowledgement that is late names none of the new ones.
 	forgetStatements = `delete from tranche.statements`
-	forgetBases      = `update tranche.shards set acked = 0 where acked <> 0`
+	forgetBases      = `
+with acked as (select shard from tranche.shards where acked <> 0 order by shard for update)
+update tranche.shards as s set acked = 0 from acked where s.shard = acked.shard`
 
 	// The rows stay, so that a writer can tell that its marks were of a former incarnation.
 	retireWriters = `update tranche.writers set former = true, vouched = false where not former`

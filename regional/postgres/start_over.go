@@ -55,6 +55,7 @@ func (t *transaction) startOver(ctx context.Context, call allocation.SyncCall, a
 		return nil, fmt.Errorf("it is of deployment %q, the owner belongs to %q: %w", answer.Deployment, l.deployment, allocation.ErrContradicted)
 	case heeded != l.history:
 		b.Queue(heedHistory, heeded.Number, heeded.Stamp)
+		b.Queue(forgetBases)
 		return b, nil
 	case !take, former, answer.Refusal != "", answer.Incarnation == "", answer.Incarnation == l.incarnation,
 		call.Incarnation != l.incarnation, !l.lost && l.stopped != allocation.Sealed:

@@ -14,7 +14,7 @@ func closeByContact() storeSeam {
 		for i := range t.Puts {
 			if strings.HasPrefix(t.Puts[i].Key, contactsAt) {
 				edit(&t.Puts[i], func(c *coordinator.Contact) bool {
-					c.StatedThrough = c.ClosedBefore
+					c.StatedThrough, c.StatedUnder = c.ClosedBefore, c.History
 					return true
 				})
 			}

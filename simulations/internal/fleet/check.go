@@ -29,12 +29,13 @@ func (v *Violation) Error() string {
 // checks judges what truly happens: every commit of every database when it is durable, every revision of etcd, and every
 // answer that a client hears.
 type checks struct {
-	fleet   *fleet
-	ledgers map[allocation.ShareRef]*ledgerView
-	ends    map[string]allocation.Instant // by budget: the end of the last term that was opened
-	budgets map[string]*budgetView
-	members map[string]*coordinator.RegionDocument
-	number  coordinator.Deployment
+	fleet    *fleet
+	ledgers  map[allocation.ShareRef]*ledgerView
+	ends     map[string]allocation.Instant // by budget: the end of the last term that was opened
+	budgets  map[string]*budgetView
+	members  map[string]*coordinator.RegionDocument
+	formerly map[string][]string // by region: incarnations that were the present one where etcd went back
+	number   coordinator.Deployment
 
 	reserved   map[allocation.UsageKey]int64
 	terms      map[allocation.UsageKey]allocation.Instant
@@ -42,6 +43,8 @@ type checks struct {
 	claims     map[claimKey]*claim
 	byDatabase map[string]*region
 	closed     map[string]allocation.Instant // by region: up to which it ever closed its periods
+	standing   allocation.Standing           // of etcd
+	restores   int                           // of etcd
 	revisions  int64                         // the highest that etcd ever had, also before it was restored
 	latest     allocation.Instant            // that the clock of any replica ever showed
 	sealed     map[sealKey]bool              // what a seal was committed of
@@ -65,7 +68,7 @@ type budgetView struct {
 func newChecks(f *fleet) *checks {
 	c := &checks{
 		fleet: f, ledgers: map[allocation.ShareRef]*ledgerView{}, ends: map[string]allocation.Instant{}, budgets: map[string]*budgetView{},
-		members: map[string]*coordinator.RegionDocument{}, reserved: map[allocation.UsageKey]int64{}, terms: map[allocation.UsageKey]allocation.Instant{},
+		members: map[string]*coordinator.RegionDocument{}, formerly: map[string][]string{}, reserved: map[allocation.UsageKey]int64{}, terms: map[allocation.UsageKey]allocation.Instant{},
 		admissions: map[claimKey]*admissionView{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, closed: map[string]allocation.Instant{}, sealed: map[sealKey]bool{}, judged: map[int]int{},
 	}
 	c.linear = newLinear(c)
@@ -95,7 +98,7 @@ func (c *checks) revision(who string, number int64, events []coordinator.Event) 
 	c.fleet.faults.around(who)
 	c.clocks()
 	c.revisions = max(c.revisions, number)
-	for _, prefix := range []string{"deployment", "budgets/", "regions/", "ledgers/"} {
+	for _, prefix := range []string{"history", "deployment", "budgets/", "regions/", "ledgers/"} {
 		for _, e := range events {
 			if kind, is := strings.CutPrefix(e.Key, coordinator.Root+prefix); is {
 				c.event(prefix, kind, e)
@@ -113,6 +116,8 @@ func read[T any](c *checks, e coordinator.Event) (out T) {
 
 func (c *checks) event(prefix, rest string, e coordinator.Event) {
 	switch prefix {
+	case "history":
+		c.standingChanged(read[coordinator.StandingDocument](c, e).Standing)
 	case "deployment":
 		next := read[coordinator.Deployment](c, e)
 		c.must(next.Config >= c.number.Config && next.Members >= c.number.Members, 8, "the deployment's numbers fell from %d, %d to %d, %d",
@@ -151,6 +156,10 @@ func (c *checks) budgetChanged(d coordinator.BudgetDocument) {
 	if d.Deleted {
 		limit = 0
 	}
+	if d.Lost {
+		v.doc = d // only the name and the last version of it are known: it says nothing of a limit
+		return
+	}
 	if before, known := v.limits[d.Version]; known {
 		c.must(before == limit, 8, "budget %s, version %d, had limit %d and now %d", name, d.Version, before, limit)
 	}
@@ -165,13 +174,32 @@ func (c *checks) budgetChanged(d coordinator.BudgetDocument) {
 // restored forgets what etcd is to go on from: it went back, which is the fault of nobody who runs on it. What owners hold
 // is judged against all that was ever granted.
 func (c *checks) restored() {
-	c.number = coordinator.Deployment{}
+	c.restores++
+	c.number, c.standing = coordinator.Deployment{}, allocation.Standing{}
 	clear(c.ends)
 	for _, v := range c.budgets {
 		v.doc = coordinator.BudgetDocument{}
 	}
 	for _, l := range c.ledgers {
-		l.restored, l.closed = true, false
+		if !l.closed {
+			l.lost = append(l.lost, l.doc)
+		}
+		items := c.fleet.etcd.Items(l.key)
+		if l.restored = len(items) == 0; !l.restored {
+			l.doc = read[allocation.Ledger](c, coordinator.Event{Item: items[0]})
+		}
+		l.closed = l.restored && len(c.fleet.etcd.Items(closingOf(l.key))) > 0
+	}
+	for name, d := range c.members {
+		c.formerly[name] = append(c.formerly[name], d.Incarnation)
+		delete(c.members, name)
+	}
+	for _, item := range c.fleet.etcd.Items(coordinator.Root + "regions/") {
+		d := read[coordinator.RegionDocument](c, coordinator.Event{Item: item})
+		c.members[d.Region] = &d
+	}
+	for _, item := range c.fleet.etcd.Items(coordinator.Root + "history") {
+		c.standing = read[coordinator.StandingDocument](c, coordinator.Event{Item: item}).Standing
 	}
 	for _, item := range c.fleet.etcd.Items(coordinator.Root + "deployment") {
 		c.event("deployment", "", coordinator.Event{Item: item})

@@ -13,7 +13,8 @@ type ledgerView struct {
 	doc      allocation.Ledger
 	highest  int64 // the highest limit of the budget since the ledger was opened, by the budget's own document
 	closed   bool
-	restored bool                           // etcd was restored since it was last written: it may go on from before
+	restored bool                           // etcd lost it, and it was not made anew
+	lost     []allocation.Ledger            // as it was where etcd was restored, until every region has stated what it holds
 	stamps   map[allocation.Generation]bool // every generation that it ever had
 	numbers  map[int64]bool                 // their numbers
 }
@@ -24,16 +25,25 @@ func (l *ledgerView) limitOf(period allocation.Instant) int64 {
 	if !ok {
 		return 0
 	}
-	return min(l.highest, l.doc.EntryAt(i).Highest)
+	top := l.doc.EntryAt(i).Highest
+	for _, doc := range l.lost {
+		top = max(top, doc.EntryAt(i).Highest)
+	}
+	return min(l.highest, top)
 }
 
-// granted is what a holder was ever granted of a period.
+// granted is what a holder was ever granted of a period. What was granted in a history that was lost counts until all that
+// came of it is stated; what comes later must be in the ledger as it is.
 func (l *ledgerView) granted(h allocation.Holder, period allocation.Instant, class allocation.Class) int64 {
 	i, ok := l.doc.Periods.Index(period)
 	if !ok {
 		return 0
 	}
 	a, _ := allocationOf(l.doc.EntryAt(i), h, class)
+	for _, doc := range l.lost {
+		before, _ := allocationOf(doc.EntryAt(i), h, class)
+		a.Granted = max(a.Granted, before.Granted)
+	}
 	return a.Granted
 }
 
@@ -111,7 +121,7 @@ func (c *checks) judgePeriods(ref allocation.ShareRef, v *ledgerView, next alloc
 			before = old.EntryAt(i)
 			outBefore = outOf(old, before)
 		}
-		c.must(out <= max(e.Limit, outBefore), 2, "%s, period %s: %d permits are out under a limit of %d, and %d were before", ref.Budget, period, out, e.Limit, outBefore)
+		c.must(out <= max(e.Limit, outBefore) || c.restated(v, old, next), 2, "%s, period %s: %d permits are out under a limit of %d, and %d were before", ref.Budget, period, out, e.Limit, outBefore)
 		c.must(e.Limit <= v.highest, 2, "%s, period %s: the ledger's limit is %d, and the budget's was never above %d", ref.Budget, period, e.Limit, v.highest)
 		unallocated, over := max(0, e.Limit-out), max(0, out-e.Limit)
 		c.must(e.Limit+over == unallocated+out && next.Unallocated(i) >= 0, 1, "%s, period %s does not add up", ref.Budget, period)
@@ -125,7 +135,13 @@ func (c *checks) judgePeriods(ref allocation.ShareRef, v *ledgerView, next alloc
 			if a.Returned > was.Returned {
 				c.counted(ref, i, next, a)
 			}
-			if a.Granted > was.Granted {
+			switch {
+			case a.Granted <= was.Granted:
+			case c.standing.Frozen(ref.Term):
+				c.stated(ref, period, a)
+			case next.History != old.History && c.isLost(a.Holder):
+				c.judged[2]++ // Settle: counted as out, and nobody can spend it
+			default:
 				c.grantedTo(ref, period, a)
 			}
 		}
@@ -195,11 +211,16 @@ func (c *checks) ledgerClosed(key string) {
 				}
 			}
 		}
-		record := c.fleet.etcd.Items(strings.Replace(key, coordinator.Root+"ledgers/", coordinator.Root+"closings/", 1))
+		record := c.fleet.etcd.Items(closingOf(key))
 		c.must(len(record) > 0, 5, "%s is gone without a closing", key)
 		if len(record) > 0 {
 			c.understated(v, read[coordinator.Closing](c, coordinator.Event{Item: record[0]}))
 		}
 		return
 	}
+}
+
+// closingOf is the key of the record of a ledger that is closed.
+func closingOf(ledger string) string {
+	return strings.Replace(ledger, coordinator.Root+"ledgers/", coordinator.Root+"closings/", 1)
 }

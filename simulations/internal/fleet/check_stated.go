@@ -61,6 +61,13 @@ func (c *checks) understated(v *ledgerView, closing coordinator.Closing) {
 			used += u.Spent + u.Reserved
 		}
 		c.fleet.notes["closings"]++
+		if at.Unstated {
+			c.fleet.notes["closings of what etcd lost"]++
+			s, there := db.Share(allocation.ShareRef{Budget: v.doc.Budget, Term: v.doc.Periods.Start()})
+			c.must(!there && (c.restores > 0 || used == 0), 1, "the closing of %s, term %s, says that etcd lost what %s stated, and its owner has the share and can state it: %+v",
+				v.doc.Budget, v.doc.Periods.Start(), at.Region, s)
+			continue
+		}
 		c.must(at.Spent+at.Reserved >= used, 1, "the closing of %s, term %s, says that %s spent %d and reserves %d, and it is %d in all",
 			v.doc.Budget, v.doc.Periods.Start(), at.Region, at.Spent, at.Reserved, used)
 	}

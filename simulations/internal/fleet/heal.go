@@ -148,7 +148,7 @@ func (f *fleet) missingOfBudgets(now allocation.Instant, say func(string, ...any
 func (c *checks) openLedgers() []allocation.ShareRef {
 	var refs []allocation.ShareRef
 	for ref, l := range c.ledgers {
-		if !l.closed {
+		if !l.closed && !l.restored {
 			refs = append(refs, ref)
 		}
 	}
@@ -187,6 +187,9 @@ func (f *fleet) missingOfLedger(ref allocation.ShareRef, now allocation.Instant,
 			held := a.Granted - a.Returned
 			wants = wants || held < a.Target
 			db := f.check.databaseOf(a.Region)
+			if f.check.gone(a.Holder) {
+				continue // stranded to the period's end
+			}
 			if db == nil || db.Incarnation() != a.Incarnation {
 				say("%s: %s is held by an incarnation that is gone", name, a.Region)
 				continue

@@ -40,6 +40,19 @@ func (db *Database) Share(ref allocation.ShareRef) (allocation.Share, bool) {
 	return s.Share, ok && !s.gone
 }
 
+// Shares are all that are not gone, in order.
+func (db *Database) Shares() (list []allocation.Share) {
+	for _, s := range db.tables.shares {
+		if !s.gone {
+			list = append(list, s.Share)
+		}
+	}
+	slices.SortFunc(list, func(a, b allocation.Share) int {
+		return compareRefs(allocation.ShareRef{Budget: a.Budget, Term: a.Term()}, allocation.ShareRef{Budget: b.Budget, Term: b.Term()})
+	})
+	return list
+}
+
 // Row is the usage row of a key, or the one that would be made from its share.
 func (db *Database) Row(ref allocation.ShareRef, k allocation.UsageKey) (allocation.Usage, bool) {
 	if u, ok := db.tables.usage[k]; ok {

@@ -22,6 +22,15 @@ func (x *transaction) heed(h allocation.History) error {
 			r.history = h
 		}
 	}))
+	for shard := range x.db.tables.shards {
+		if x.db.tables.shards[shard].acked == 0 {
+			continue
+		}
+		if err := x.take(lockKey{kind: lockShard, n: int64(shard)}, false); err != nil {
+			return err
+		}
+		x.change(func(t *tables) { t.shards[shard].acked = 0 }) // etcd may have lost what it had acknowledged
+	}
 	return nil
 }
 
