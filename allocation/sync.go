@@ -166,6 +166,9 @@ type SyncAnswer struct {
 	// Frozen asks for all shares that the owner holds, each with Held, under History: see Freeze.
 	Frozen  bool     `json:"frozen,omitempty"`
 	Regions []string `json:"regions,omitempty"` // all that are registered; the owner remembers them for SyncCall.Regions
+	// Removed were registered once. The owner forgets them: a freeze would wait for them for ever. That Regions does not name
+	// one is no reason to: an etcd that went back may not know it yet.
+	Removed []string `json:"removed,omitempty"`
 }
 
 // ShardAck says which statement of a shard the coordinator has; Whole asks for the whole shard.

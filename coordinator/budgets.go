@@ -270,8 +270,8 @@ func (s *Service) answerBudget(d BudgetDocument) BudgetAnswer {
 	}
 	answer.Warnings = d.Budget.SplitWarnings(answer.Permits)
 	answer.Warnings = append(answer.Warnings, s.neverCalled(d.Budget, answer.Permits)...)
-	if members := s.state.members(); len(members.Draining) > 0 {
-		answer.Warnings = append(answer.Warnings, "draining, and without permits: "+strings.Join(members.Draining, ", "))
+	if draining := newNames(s.state.removed(), s.state.members().Draining); len(draining) > 0 {
+		answer.Warnings = append(answer.Warnings, "draining, and without permits: "+strings.Join(draining, ", "))
 	}
 	return answer
 }

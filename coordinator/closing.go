@@ -47,10 +47,11 @@ func (r *region) over(h allocation.Holder, end allocation.Instant, under allocat
 	if r.contact.Incarnation == h.Incarnation && stated {
 		return true
 	}
-	if r.doc == nil || !slices.Contains(r.doc.value.Former, h.Incarnation) {
+	d := cmp.Or(r.doc, r.tomb)
+	if d == nil || !slices.Contains(d.value.Former, h.Incarnation) {
 		return false
 	}
-	now := r.doc.value.Incarnation
+	now := d.value.Incarnation
 	return now == "" || r.contact.Incarnation == now && stated
 }
 

@@ -62,6 +62,16 @@ type RegionDocument struct {
 	AskedWith     []allocation.Mark `json:"asked_with,omitempty"`
 	Contradiction *Contradiction    `json:"contradiction,omitempty"` // the owner or etcd lost history, or another database calls; nil: none known
 	Contradicted  []Contradicted    `json:"contradicted,omitempty"`  // callers that were refused lately, at most maxContradicted
+	// Removed: there is no such region any more. The document stays, so that an old database which calls after the name was
+	// registered again is known as a former one.
+	Removed *Removal `json:"removed,omitempty"`
+}
+
+// Removal is who removed a region, and why.
+type Removal struct {
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason"`
 }
 
 // Contradiction is a refused call of a region whose word and the coordinator's do not fit together. See contradictions.go

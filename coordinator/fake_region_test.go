@@ -104,7 +104,7 @@ func (f *fakeRegion) apply(a allocation.SyncAnswer) {
 	case !take:
 		return
 	}
-	f.regions = mergeRegions(f.regions, a.Regions)
+	f.regions = slices.DeleteFunc(mergeRegions(f.regions, a.Regions), func(n string) bool { return slices.Contains(a.Removed, n) })
 	if a.Refusal != "" {
 		missing := slices.ContainsFunc(a.Contradicted, func(m allocation.Mark) bool { return !slices.ContainsFunc(f.marks, m.Holds) })
 		f.lost = f.lost || missing || len(a.Contradicted) == 0 && a.Incarnation != f.incarnation

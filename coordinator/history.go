@@ -56,13 +56,28 @@ func (s *state) awaited() []string {
 	}
 	d := s.standing.value
 	var missing []string
-	for _, name := range mergeNames(s.members().Regions, d.Named) {
+	for _, name := range s.awaitable(d.Named) {
 		if !slices.ContainsFunc(d.Freeze.Stated, func(h allocation.Holder) bool { return h.Region == name }) {
 			missing = append(missing, name)
 		}
 	}
 	slices.Sort(missing)
 	return missing
+}
+
+// awaitable are the registered regions, and those named by others that were not removed.
+func (s *state) awaitable(named []string) []string {
+	return mergeNames(s.members().Regions, newNames(s.removed(), named))
+}
+
+// removed are the names of regions that were removed and not registered again.
+func (s *state) removed() (names []string) {
+	for _, r := range s.ordered {
+		if r.tomb != nil {
+			names = append(names, r.name)
+		}
+	}
+	return names
 }
 
 // settled is the ledger fit to be granted from, under the present history. It fails with ErrFrozen.

@@ -42,7 +42,7 @@ func (s *Service) historyAnswer() (HistoryAnswer, error) {
 		answer.Since = &since
 	}
 	missing := s.state.awaited()
-	for _, name := range mergeNames(s.state.members().Regions, d.Named) {
+	for _, name := range s.state.awaitable(d.Named) {
 		answer.Regions = append(answer.Regions, s.historyRegion(name, !slices.Contains(missing, name)))
 	}
 	slices.SortFunc(answer.Regions, func(a, b HistoryRegion) int { return cmp.Compare(a.Region, b.Region) })

@@ -131,7 +131,7 @@ func (s *Service) listGivenUp(answer *GivenUp, h allocation.Holder) {
 func (s *Service) enterStated(next StandingDocument, h allocation.Holder, change *Change) (StandingDocument, bool) {
 	var thawed bool
 	since := next.Since
-	next.Standing, thawed = next.Stated(h, mergeNames(s.state.members().Regions, next.Named))
+	next.Standing, thawed = next.Stated(h, s.state.awaitable(next.Named))
 	if thawed {
 		next.Since, next.Named = since, nil
 		change.Puts = append(change.Puts, s.auditLine(background, "history.thaw", next.History.String(), nil, next.Standing))

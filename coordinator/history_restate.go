@@ -250,7 +250,7 @@ func (s *Service) named() []string {
 	if s.state.standing == nil {
 		return nil
 	}
-	return mergeNames(s.state.standing.value.Named, s.state.members().Regions)
+	return slices.Concat(s.state.awaitable(s.state.standing.value.Named), s.state.removed())
 }
 
 // newNames are those of b that are not among a.
@@ -268,7 +268,7 @@ func (s *Service) statedAll(ctx context.Context, h allocation.Holder, call alloc
 			return Change{}, nil
 		}
 		next := s.state.standing.value
-		next.Named = mergeNames(next.Named, call.Regions)
+		next.Named = newNames(s.state.removed(), mergeNames(next.Named, call.Regions))
 		change := Change{Reads: []Item{s.state.standing.item, r.doc.item}}
 		if call.All {
 			next, thawed = s.enterStated(next, h, &change)

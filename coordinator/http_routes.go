@@ -71,7 +71,8 @@ type (
 	// RegionsList is all regions by name.
 	RegionsList struct {
 		*Evidence
-		Regions []RegionAnswer `json:"regions"`
+		Regions []RegionAnswer  `json:"regions"`
+		Removed []RemovedRegion `json:"removed,omitempty"`
 	}
 	// TokensList is all credentials by name.
 	TokensList struct {
@@ -80,23 +81,7 @@ type (
 )
 
 func (s *Service) regionRoutes(mux *http.ServeMux) {
-	s.route(mux, "POST /v1/regions", admins, func(c call) (reply, error) {
-		q, err := decodeBody[RegisterRequest](c, maxBody)
-		if err != nil {
-			return reply{}, err
-		}
-		a, err := s.registerKnown(c.ctx, c.who(), q)
-		return reply{status: http.StatusCreated, body: a}, err
-	})
 	s.route(mux, "GET /v1/regions", readers, func(call) (reply, error) { return ok(s.regionsList()), nil })
-	s.route(mux, "POST /v1/regions/{region}/drain", admins, func(c call) (reply, error) {
-		a, err := s.setDraining(c.ctx, c.who(), c.PathValue("region"), true)
-		return ok(a), err
-	})
-	s.route(mux, "POST /v1/regions/{region}/resume", admins, func(c call) (reply, error) {
-		a, err := s.setDraining(c.ctx, c.who(), c.PathValue("region"), false)
-		return ok(a), err
-	})
 	s.route(mux, "POST /v1/regions/{region}/token", admins, func(c call) (reply, error) {
 		a, err := s.renewRegionToken(c.ctx, c.who(), c.PathValue("region"))
 		return ok(a), err
@@ -118,6 +103,7 @@ func (s *Service) regionRoutes(mux *http.ServeMux) {
 		return ok(a), err
 	})
 	s.rebalanceRoutes(mux)
+	s.memberRoutes(mux)
 }
 
 func (s *Service) tokenRoutes(mux *http.ServeMux) {

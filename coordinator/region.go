@@ -23,6 +23,7 @@ const (
 type region struct {
 	name        string
 	doc         *doc[RegionDocument] // nil: not registered
+	tomb        *doc[RegionDocument] // of a region that was removed; nil: it was not
 	contact     Contact              // the newest that was heard by any replica
 	contactDoc  *doc[Contact]
 	shards      map[int]*shard
@@ -143,8 +144,14 @@ func (r *region) forget(ref allocation.ShareRef) {
 func (s *state) enterRegion(e Event) error {
 	r := s.region(keyName(e.Key))
 	before, _ := r.holder()
-	r.doc = nil
-	err := enter(e, func(d *doc[RegionDocument]) { r.doc = d })
+	r.doc, r.tomb = nil, nil
+	err := enter(e, func(d *doc[RegionDocument]) {
+		if d.value.Removed != nil {
+			r.tomb = d
+			return
+		}
+		r.doc = d
+	})
 	if after, _ := r.holder(); after != before {
 		s.lookAll()
 	}

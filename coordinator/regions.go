@@ -13,6 +13,8 @@ import (
 const (
 	// maxRegions bounds how many regions a deployment has.
 	maxRegions = 64
+	// maxRegionNames bounds how many names are remembered, with those of removed regions.
+	maxRegionNames = 256
 	// nodeForgotten is how long a node that does not call any more is listed.
 	nodeForgotten = time.Minute
 )
@@ -58,16 +60,21 @@ func (s *Service) registerRegion(ctx context.Context, who actor, name string, ow
 			return Change{}, problem(409, CodeExists, "there is a region of this name", "make it a new token with POST /v1/regions/"+name+"/token")
 		case len(registered) >= maxRegions:
 			return Change{}, refused("", "there are %d regions already", maxRegions)
+		case len(registered)+len(s.state.removed()) >= maxRegionNames && s.state.tombOf(name) == nil:
+			return Change{}, refused("use the name of a removed region again", "%d names of regions are remembered already", maxRegionNames)
 		case s.state.deployment == nil:
 			return Change{}, errStarting
 		}
 		var token TokenDocument
 		secret, token = s.regionCredential(who, name)
-		key, change := tokenKey(token.Name), Change{}
+		key, change, tomb := tokenKey(token.Name), Change{}, s.state.tombOf(name)
+		if d.Former = nil; tomb != nil {
+			d.Former = tomb.value.Former // an old database is known by them
+		}
 		if err := s.registerOwner(&d, owner, &change); err != nil {
 			return Change{}, err
 		}
-		change.Reads = append(change.Reads, Item{Key: regionKey(name)}, s.state.tokens[token.Name].known(key))
+		change.Reads = append(change.Reads, tomb.known(regionKey(name)), s.state.tokens[token.Name].known(key))
 		change.Puts = append(change.Puts, put(regionKey(name), d), put(key, token), s.auditLine(who, "region.register", name, nil, d))
 		return change, nil
 	})
@@ -124,7 +131,10 @@ func (s *Service) setDraining(ctx context.Context, who actor, name string, drain
 	s.nudgeBackground()
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	return s.answerRegion(s.state.regions[name]), nil
+	if r := s.state.regions[name]; r.doc != nil {
+		return s.answerRegion(r), nil
+	}
+	return RegionAnswer{}, notFound("region", name) // it was removed meanwhile
 }
 
 // membersChange is a change of a region that ledgers must follow.
@@ -142,7 +152,11 @@ func (s *Service) membersChange(who actor, verb string, r *region, next RegionDo
 func (s *Service) regionsList() RegionsList {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
-	return RegionsList{Evidence: s.evidence(), Regions: s.listRegions()}
+	list := RegionsList{Evidence: s.evidence(), Regions: s.listRegions()}
+	for _, name := range s.state.removed() {
+		list.Removed = append(list.Removed, RemovedRegion{Region: name, Removal: *s.state.tombOf(name).value.Removed})
+	}
+	return list
 }
 
 // listRegions is all regions by name. The caller holds the lock.

@@ -77,7 +77,7 @@ func (s *state) clear() {
 	s.strange = map[string]string{}
 	s.strandedDocs.clear()
 	for _, r := range s.regions {
-		r.doc, r.contactDoc = nil, nil
+		r.doc, r.tomb, r.contactDoc = nil, nil, nil
 		r.queue = newQueue()
 		for _, sh := range r.shards {
 			sh.doc = nil
@@ -292,6 +292,9 @@ func (s *state) members() allocation.Members {
 		m.Number = s.deployment.value.Members
 	}
 	for _, r := range s.ordered {
+		if r.tomb != nil {
+			m.Draining = append(m.Draining, r.name) // terms that are open may still give it a weight
+		}
 		if r.doc == nil {
 			continue
 		}

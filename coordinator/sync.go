@@ -191,11 +191,15 @@ func (s *Service) release(region string, news Signal) {
 // baseAnswer is what every answer says.
 func (s *Service) baseAnswer(r *region) allocation.SyncAnswer {
 	d := s.state.deployment.value
+	var own RegionDocument // empty: it was removed meanwhile
+	if r.doc != nil {
+		own = r.doc.value
+	}
 	return allocation.SyncAnswer{
 		Format: allocation.SyncFormat, Deployment: d.ID, History: s.state.descent().History, Frozen: s.state.frozen(),
-		Regions: s.state.members().Regions, Incarnation: r.doc.value.Incarnation,
+		Regions: s.state.members().Regions, Removed: s.state.removed(), Incarnation: own.Incarnation,
 		Now: s.now().UnixMicro(), Revision: s.state.revision, EvidenceAgeMillis: s.evidenceAge().Milliseconds(),
-		Draining: r.doc.value.Draining,
+		Draining: own.Draining,
 	}
 }
 

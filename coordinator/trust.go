@@ -149,7 +149,7 @@ func (s *Service) makeSureOnce(ctx context.Context, lost string, known allocatio
 		return err
 	}
 	s.state.mu.Lock()
-	history, empty := s.state.descent().History, len(s.state.members().Regions) == 0
+	history, empty := s.state.descent().History, len(s.state.members().Regions)+len(s.state.removed()) == 0
 	s.state.mu.Unlock()
 	switch {
 	case lost != "" && history.Number <= known.Number:

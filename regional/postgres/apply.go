@@ -215,7 +215,7 @@ func (a *application) queueRest(ctx context.Context, b *pgx.Batch) error {
 	}
 	answer := a.answer
 	b.Queue(updateOwner, answer.Deployment, answer.Incarnation, answer.History.Number, answer.History.Stamp, a.changes,
-		answer.Config, answer.Revision, a.observedAt, string(elsewhere), regionsOf(answer))
+		answer.Config, answer.Revision, a.observedAt, string(elsewhere), textsOf(answer.Regions), textsOf(answer.Removed))
 	if answer.Incarnation != "" && a.life.incarnation == "" {
 		b.Queue(insertIncarnation, answer.Incarnation)
 	}
@@ -292,5 +292,5 @@ func refColumns(refs []allocation.ShareRef) (budgets []string, terms []int64) {
 	return budgets, terms
 }
 
-// regionsOf is the regions that an answer names; never null.
-func regionsOf(a allocation.SyncAnswer) []string { return append([]string{}, a.Regions...) }
+// textsOf is the list as a parameter; never null.
+func textsOf(list []string) []string { return append([]string{}, list...) }

@@ -119,7 +119,7 @@ set deployment = $1, incarnation = $2, history_number = $3, history_stamp = $4, 
     revision = case when $8 >= observed_at then $7 else revision end,
     elsewhere = case when $8 >= observed_at then $9::json else elsewhere end,
     observed_at = greatest(observed_at, $8),
-    regions = (select coalesce(array_agg(r order by r), '{}') from (select unnest(regions) union select unnest($10::text[])) as known (r))
+    regions = (select coalesce(array_agg(r order by r), '{}') from ((select unnest(regions) union select unnest($10::text[])) except select unnest($11::text[])) as known (r))
 where id = 1`
 
 	insertIncarnation = `

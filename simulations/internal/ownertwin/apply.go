@@ -278,6 +278,7 @@ func (a *application) enter(r *ownerRow, raise bool, next int64) {
 		r.changes = next
 	}
 	r.regions = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.regions, answer.Regions))))
+	r.regions = slices.DeleteFunc(r.regions, func(n string) bool { return slices.Contains(answer.Removed, n) })
 	r.config = max(r.config, answer.Config)
 	if a.observedAt >= r.observedAt {
 		r.revision, r.elsewhere, r.observedAt = answer.Revision, slices.Clone(answer.Elsewhere), a.observedAt

@@ -17,12 +17,13 @@ func (a *App) regionsCommand() *cobra.Command {
 		a.registerCommand(), a.renewCommand(), a.listRegionsCommand(),
 		a.drainCommand("drain", "Let a region give back what it holds and take no more", "drains: it gives back what it has not spent, and its weight goes to the others"),
 		a.drainCommand("resume", "Let a drained region take part again", "takes part again"),
-		a.sealCommand(), a.adoptFailoverCommand())
+		a.removeCommand(), a.sealCommand(), a.adoptFailoverCommand())
 }
 
 func (a *App) registerCommand() *cobra.Command {
 	var file string
 	var database ownerDatabase
+	var dry bool
 	c := &cobra.Command{
 		Use: "register REGION", Short: "Register a region and make its token", Args: exactly("REGION"),
 		Long: `Register a region and make its token, which is shown once. A node of the region is started with it.
@@ -38,9 +39,14 @@ is, and it goes on from what it holds. Without it such a region would begin anew
 					return err
 				}
 			}
-			return a.regionToken(c, api.Call{Method: http.MethodPost, Path: "/v1/regions", Body: q}, "registered", file)
+			call := api.Call{Method: http.MethodPost, Path: "/v1/regions", Body: q}
+			if dry {
+				return a.previewMembers(c, call)
+			}
+			return a.regionToken(c, call, "registered", file)
 		},
 	}
+	c.Flags().BoolVar(&dry, "dry-run", false, "show what it would do, change nothing")
 	c.Flags().StringVar(&file, "token-file", "", "`FILE` to write the token to (mode 0600) instead of printing it")
 	database.flags(c, "postgres-url", "`URL` of the database of a region that etcd lost")
 	a.withCoordinator(c)
@@ -155,15 +161,20 @@ func runwayOf(r coordinator.RegionAnswer) string {
 }
 
 func (a *App) drainCommand(verb, short, said string) *cobra.Command {
+	var dry bool
 	c := &cobra.Command{
 		Use: verb + " REGION", Short: short, Args: exactly("REGION"), Example: "  tranche regions " + verb + " us-east",
 		RunE: func(c *cobra.Command, args []string) error {
+			call := api.Call{Method: http.MethodPost, Path: "/v1/regions/" + url.PathEscape(args[0]) + "/" + verb}
+			if dry {
+				return a.previewMembers(c, call)
+			}
 			client, _, err := a.coordinator(c)
 			if err != nil {
 				return err
 			}
 			var r coordinator.RegionAnswer
-			if _, err := client.Do(c.Context(), api.Call{Method: http.MethodPost, Path: "/v1/regions/" + url.PathEscape(args[0]) + "/" + verb}, &r); err != nil {
+			if _, err := client.Do(c.Context(), call, &r); err != nil {
 				return err
 			}
 			if a.json {
@@ -173,6 +184,7 @@ func (a *App) drainCommand(verb, short, said string) *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&dry, "dry-run", false, "show which budgets change, and what may still be spent; change nothing")
 	a.withCoordinator(c)
 	a.withJSON(c)
 	return c
