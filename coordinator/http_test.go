@@ -19,7 +19,7 @@ func TestUnknownParametersAreRefused(t *testing.T) {
 		{"GET", "/v1/budgets?limits=3", "limits", "after, limit, deleted"},
 		{"GET", "/v1/budgets/acme/requests?x", "x", "takes none"},
 		{"GET", "/v1/status?x=1", "x", "takes none"},
-		{"POST", "/v1/regions/us-east/drain?dry_run=true", "dry_run", "takes none"},
+		{"POST", "/v1/regions/us-east/token?dry_run=true", "dry_run", "takes none"},
 	} {
 		a := w.must(r, 422, c.method, c.path, budgetJSON("new", "5"), "If-Match", `"1"`)
 		if fix, _ := a["fix"].(string); a["field"] != c.field || !strings.Contains(fix, c.fix) {
