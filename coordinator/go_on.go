@@ -63,6 +63,8 @@ func (s *Service) registerOwner(d *RegionDocument, owner *KnownOwner, change *Ch
 		return nil
 	case !s.state.frozen():
 		return refused("register it without its owner: it then begins anew, with nothing", "nothing is frozen: nobody would wait for what region %s holds", d.Region)
+	case slices.Contains(d.Former, owner.Incarnation):
+		return refused("register it without its owner: it then begins anew, with nothing", "region %s was removed with incarnation %s", d.Region, owner.Incarnation)
 	case owner.Incarnation == "" || owner.Home == allocation.Home{}:
 		return invalid("owner", "has no incarnation or no home", "give what the region's database says, as `tranche regions register REGION --postgres-url URL` does")
 	}
