@@ -184,7 +184,7 @@ func (s *Service) holdingOf(a *RemoveAnswer, r *region, budget string, called bo
 	now := allocation.At(at)
 	for _, l := range s.state.terms[budget] {
 		for _, h := range holders(l.value) {
-			if current, _ := r.holder(); called && h == current && l.value.Periods.End() <= now && !r.over(h, l.value.Periods.End()) {
+			if current, _ := r.holder(); called && h == current && l.value.Periods.End() <= now && !r.over(h, l.value.Periods.End(), s.state.descent().History) {
 				a.block("it has yet to state the end of %s, term of %s: wait a moment", budget, l.value.Periods.Start())
 			}
 		}
