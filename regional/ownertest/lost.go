@@ -134,14 +134,7 @@ func testHeed(o *owner) {
 	if !slices.Equal(call.Regions, []string{"eu", "us"}) || call.History != newer.History {
 		o.Fatalf("%+v, %v", call.History, call.Regions)
 	}
-	// Only what is said to be removed is forgotten: an etcd that went back may not know of a region that holds permits.
-	again.Regions, again.Removed = []string{"ap"}, []string{"us"}
-	o.apply(again)
-	call, err = o.Owner.Statements(o.Context(), o.w, nil)
-	o.must(err)
-	if !slices.Equal(call.Regions, []string{"ap", "eu"}) {
-		o.Fatalf("after us was removed: %v", call.Regions)
-	}
+	o.forgetsRemoved(again)
 }
 
 // A frozen coordinator thaws by what owners say that they hold: all of it, as it is stored, and with what was spent of it.
