@@ -3,6 +3,7 @@ package mutants
 import (
 	"time"
 
+	"tranche/allocation"
 	"tranche/simulations/internal/fleet"
 	"tranche/simulations/internal/ownertwin"
 )
@@ -55,6 +56,10 @@ var (
 	demanding = arena{name: "budgets of policy demand", focus: fleet.Focus{
 		Faults: map[string]int{"cut-region": 2, "cut-link": 1, "slow-disk": 2}, Every: 4 * time.Second, Demand: true, Clients: 2, Think: 200 * time.Millisecond,
 		Coordinators: 2, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right", Operate: 6 * time.Second,
+	}}
+	watching = arena{name: "budgets in shadow, and that only count", focus: fleet.Focus{
+		Faults: map[string]int{"cut-link": 2, "crash-node": 1}, Every: 4 * time.Second, Watched: true, Nodes: 2, Clients: 3, Think: 100 * time.Millisecond,
+		Operate: -1, Drift: -1, AtCommit: -1, Clocks: "right",
 	}}
 	midnights = arena{name: "midnight by several versions of the time-zone data", long: 100 * time.Second, focus: fleet.Focus{
 		Faults: map[string]int{"zone-data": 4, "crash-coordinator": 1}, Every: 4 * time.Second, Operate: 3 * time.Second, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right",
@@ -114,6 +119,11 @@ func fleetMutants() []Mutant {
 		inFleet("chunk-above-unallocated", "a chunk is granted although less is unallocated", demanding, storeSeams(chunkAboveFree), 1, 2),
 		inFleet("chunk-from-old-picture", "chunks are granted without comparing the ledger that they are cut from", demanding, storeSeams(chunkUncompared), 1, 8),
 		inFleet("recall-counted-early", "what demand recalls is counted before the owner has returned it", demanding, wireSeams(stateBeforeCommit), 4),
+
+		inFleet("shadow-charges-refused", "in shadow, what would have been refused is charged", watching, ownerSeams(shadowCharges), 7),
+		inFleet("shadow-refuses", "a budget in shadow refuses", watching, ownerSeams(watchedRefuses(allocation.Shadow)), 11),
+		inFleet("meter-refuses", "a budget that only counts refuses", watching, ownerSeams(watchedRefuses(allocation.Meter)), 11),
+		inFleet("enforce-for-flips", "a part that is enforced is drawn by each node for itself, so that one id is in and out of it", watching, enforceForFlips, 11),
 
 		inFleet("apply-any-generation", "an owner applies a grant of an older generation", late, broken(ownertwin.Breaks{AnyGeneration: true}), 8),
 		inFleet("forget-ids-after-restart", "the ids are forgotten when the database restarts", restarts, broken(ownertwin.Breaks{UnloggedIDs: true}), 6),

@@ -51,6 +51,7 @@ type checks struct {
 	linear     *linear
 	order      *order
 	judged     map[int]int
+	modes      map[modeKey]string // how each id is enforced
 }
 
 type claimKey struct {
@@ -71,7 +72,7 @@ func newChecks(f *fleet) *checks {
 		members: map[string]*coordinator.RegionDocument{}, formerly: map[string][]string{}, reserved: map[allocation.UsageKey]int64{}, terms: map[allocation.UsageKey]allocation.Instant{},
 		admissions: map[claimKey]*admissionView{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, closed: map[string]allocation.Instant{}, sealed: map[sealKey]bool{}, judged: map[int]int{},
 	}
-	c.linear = newLinear(c)
+	c.linear, c.modes = newLinear(c), map[modeKey]string{}
 	f.etcd.OnCommit = c.revision
 	c.order = newOrder(c)
 	f.truth.OnCommit = c.commit

@@ -34,7 +34,7 @@ func (c *checks) evident(n *node, r allocation.Request, d allocation.Decision) {
 	}
 	if len(d.Budgets) > 0 && !d.Admitted() {
 		for _, b := range d.Budgets {
-			if b.Reason != allocation.Allow {
+			if b.Reason != allocation.Allow && b.Enforcement == "" {
 				name := allocation.Line{UsageKey: b.UsageKey}.Key()
 				c.must(d.Reason == b.Reason && d.Blames == name, 12, "%s refuses %s by %s for %q, and %s says %s", n.process.Name(), r.Key.ID, d.Reason, d.Blames, name, b.Reason)
 				return

@@ -83,7 +83,9 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 	limit := b.limits[b.doc.Version]
 	if v == nil {
 		c.must(ref.Term >= c.ends[ref.Budget], 10, "the term %s of %s begins before %s, where the one before it ended", ref.Term, ref.Budget, c.ends[ref.Budget])
-		if ended, known := c.ends[ref.Budget]; known && ref.Term > ended && b.doc.Budget.Window.Once == nil {
+		ended, known := c.ends[ref.Budget]
+		c.judgeOpening(next, !known)
+		if known && ref.Term > ended && b.doc.Budget.Window.Once == nil {
 			// Only a coordinator that was away until then leaves time out, and only time that was over.
 			c.must(ended <= c.latest, 10, "the term %s of %s leaves a gap after %s, and no replica's clock was there yet", ref.Term, ref.Budget, ended)
 		}

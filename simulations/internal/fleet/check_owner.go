@@ -93,7 +93,7 @@ func (c *checks) judgeUsage(r *region, x *ownertwin.Commit, u ownertwin.UsageCha
 	}
 	c.reserved[k] += after.Reserved - before.Reserved
 	total := c.fleet.truth.Total(k)
-	used := total.Spent + c.reserved[k]
+	used := total.Spent + c.reserved[k] + c.openingOf(k)
 	c.must(used <= l.limitOf(k.Period), 2, "%d of %s %s are spent or reserved in the period %s, and its limit was never above %d (%s, %s of %s)",
 		used, k.Budget, k.Instance, k.Period, l.limitOf(k.Period), r.name, x.What, x.Process)
 	if after.Spent+after.Reserved > before.Spent+before.Reserved {
@@ -170,6 +170,9 @@ func (c *checks) judgeAdmission(r *region, x *ownertwin.Commit, a *allocation.Ad
 	c.must(stopped == "", 11, "%s admits %s and is stopped: %s", r.name, a.ID, stopped)
 	now := allocation.At(time.UnixMicro(a.At))
 	for _, line := range a.Lines {
+		if line.Uncharged() {
+			continue // judged by its amount
+		}
 		c.must(line.Period <= now && now < line.Until, 10, "%s charges %s to the period %s–%s of %s at %s", r.name, a.ID, line.Period, line.Until, line.Budget, now)
 		if l := c.ledgers[allocation.ShareRef{Budget: line.Budget, Term: c.terms[line.UsageKey]}]; l != nil {
 			i, there := l.doc.Periods.Index(line.Period)
@@ -184,7 +187,7 @@ func (c *checks) judgeAdmission(r *region, x *ownertwin.Commit, a *allocation.Ad
 		if oldest := int64(b.doc.Budget.MaxEvidenceAge) * 1_000_000; oldest > 0 && b.doc.Version == line.Version && b.doc.Budget.OnStaleEvidence == allocation.OnStaleRefuse {
 			c.must(a.First.ObservedAt > 0 && a.At-a.First.ObservedAt <= oldest, 11, "%s admits %s of %s on evidence of %d, at %d", r.name, a.ID, line.Budget, a.First.ObservedAt, a.At)
 		}
-		c.must(known && limit == line.Limit && limit > 0, 13, "%s admits %s under version %d of %s with limit %d, and it was %d", r.name, a.ID, line.Version, line.Budget, line.Limit, limit)
+		c.must(known && limit == line.Limit && (limit > 0 || line.Enforcement == allocation.Meter), 13, "%s admits %s under version %d of %s with limit %d, and it was %d", r.name, a.ID, line.Version, line.Budget, line.Limit, limit)
 	}
 	if cl != nil {
 		c.judgeBudgets(r, a, cl)
@@ -211,8 +214,9 @@ func (c *checks) judgeBudgets(r *region, a *allocation.Admission, cl *claim) {
 		}
 		line := a.Lines[i]
 		cost := cl.costs[line.Unit]
-		c.must(line.Budget == h.Budget.Name && line.Instance == h.Instance && line.Requested == cost && line.Held+line.Spent == cost, 7,
-			"%s charges %s with %d to %s %s, and it is to be %d to %s %s", r.name, a.ID, line.Held+line.Spent, line.Budget, line.Instance, cost, h.Budget.Name, h.Instance)
+		c.must(line.Budget == h.Budget.Name && line.Instance == h.Instance, 7,
+			"%s charges %s to %s %s, and it is to be %s %s", r.name, a.ID, line.Budget, line.Instance, h.Budget.Name, h.Instance)
+		c.judgeAmount(r, a, line, cost)
 	}
 }
 

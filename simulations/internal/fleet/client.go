@@ -266,6 +266,7 @@ func (c *client) send(ctx context.Context, requests []allocation.Request) ([]all
 	}
 	for i := range reply.decisions {
 		f.check.evident(n, requests[i], reply.decisions[i])
+		f.check.judgeWatched(n, reply.decisions[i])
 		f.decisions++
 		f.reasons[reply.decisions[i].Reason]++
 		if reply.decisions[i].Admitted() && !reply.decisions[i].Replayed {

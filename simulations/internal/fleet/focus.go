@@ -32,6 +32,7 @@ type Focus struct {
 	Grace        allocation.Duration
 	Limit        int64 // of each budget, at most
 	Demand       bool  // all budgets that can be have policy demand
+	Watched      bool  // some budgets are in shadow, or only count
 }
 
 var clockKinds = map[string]clockKind{"right": clocksRight, "nodes": clocksOfNodes, "databases": clocksOfDatabases, "coordinators": clocksOfCoordinators, "all": clocksOfAll}
@@ -58,6 +59,9 @@ func (x *Focus) narrow(p *plan) {
 	}
 	if x.Demand {
 		p.drawDemand(rand.New(rand.NewPCG(uint64(*p.budgets[0].Limit), 1)), 1)
+	}
+	if x.Watched && !slices.Contains(p.tenants(), tenantWatched) {
+		p.addWatched(rand.New(rand.NewPCG(uint64(*p.budgets[0].Limit), 2)))
 	}
 	for i := range p.budgets {
 		if b := &p.budgets[i]; x.Limit > 0 && *b.Limit > x.Limit {

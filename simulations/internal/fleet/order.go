@@ -120,6 +120,9 @@ func chargesOf(x *ownertwin.Commit) (charged map[allocation.UsageKey]int64, alon
 	for _, a := range x.Inserted {
 		for i := range a.Lines {
 			line := &a.Lines[i]
+			if line.Uncharged() {
+				continue
+			}
 			charged[line.UsageKey] += line.Requested
 			seen[line.UsageKey]++
 			alone[line.UsageKey] = line
@@ -127,7 +130,7 @@ func chargesOf(x *ownertwin.Commit) (charged map[allocation.UsageKey]int64, alon
 	}
 	for _, a := range x.Updated {
 		for _, line := range a.Lines {
-			charged[line.UsageKey] += line.Requested // it may have grown by an extension
+			charged[line.UsageKey] += chargedBy(line) // it may have grown by an extension
 			seen[line.UsageKey] += 2
 		}
 	}
@@ -195,7 +198,7 @@ func (o *order) told(r *region, from time.Duration, d allocation.Decision) {
 		}
 		o.refused(r, from, d, b)
 		if b.Reason == allocation.CeilingReached {
-			spent := o.checks.fleet.truth.Total(b.UsageKey).Spent
+			spent := o.checks.fleet.truth.Total(b.UsageKey).Spent + o.checks.openingOf(b.UsageKey)
 			o.checks.must(b.Requested > b.Limit-spent, 12, "%s refuses %s: all of %s %s is used up, and %d of %d are not spent, for a cost of %d", r.name, d.Key.ID, b.Budget, b.Instance,
 				b.Limit-spent, b.Limit, b.Requested)
 		}

@@ -77,6 +77,7 @@ func newPlan(r, more *rand.Rand, start time.Time) *plan {
 	p.drawZoned(more)
 	p.drawPlaces(more)
 	p.faults.drawMore(more)
+	p.drawWatched(more)
 	return p
 }
 
@@ -136,8 +137,9 @@ func (p *plan) drawBudgets(r *rand.Rand, start time.Time) {
 func (p *plan) tenants() []string {
 	all := []string{tenantSteady, tenantSteady, tenantChanging, tenantChanging, tenantOnce, tenantTemplate}
 	for _, b := range p.budgets {
-		if b.Match["tenant"] == tenantPlaced {
-			all = append(all, tenantPlaced)
+		switch tenant := b.Match["tenant"]; {
+		case tenant == tenantPlaced, b.Name == "watched/shadow":
+			all = append(all, tenant)
 		}
 	}
 	return all
