@@ -37,11 +37,14 @@ type checks struct {
 	formerly map[string][]string // by region: incarnations that were the present one where etcd went back
 	number   coordinator.Deployment
 
-	reserved   map[allocation.UsageKey]int64
+	used       map[allocation.UsageKey]int64 // what truly is spent or reserved: see admissionView.counted
 	terms      map[allocation.UsageKey]allocation.Instant
-	admissions map[claimKey]*admissionView
+	admissions map[claimKey][]*admissionView // more than one, if it was forgotten or lost, and then made again
+	lives      map[string]*life              // by incarnation
 	claims     map[claimKey]*claim
 	byDatabase map[string]*region
+	databases  map[string]*ownertwin.Database // of regions of which there is a copy, by name
+	copies     map[string][]*ownertwin.Database
 	closed     map[string]allocation.Instant // by region: up to which it ever closed its periods
 	standing   allocation.Standing           // of etcd
 	restores   int                           // of etcd
@@ -69,8 +72,8 @@ type budgetView struct {
 func newChecks(f *fleet) *checks {
 	c := &checks{
 		fleet: f, ledgers: map[allocation.ShareRef]*ledgerView{}, ends: map[string]allocation.Instant{}, budgets: map[string]*budgetView{},
-		members: map[string]*coordinator.RegionDocument{}, formerly: map[string][]string{}, reserved: map[allocation.UsageKey]int64{}, terms: map[allocation.UsageKey]allocation.Instant{},
-		admissions: map[claimKey]*admissionView{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, closed: map[string]allocation.Instant{}, sealed: map[sealKey]bool{}, judged: map[int]int{},
+		members: map[string]*coordinator.RegionDocument{}, formerly: map[string][]string{}, used: map[allocation.UsageKey]int64{}, terms: map[allocation.UsageKey]allocation.Instant{},
+		admissions: map[claimKey][]*admissionView{}, lives: map[string]*life{}, databases: map[string]*ownertwin.Database{}, copies: map[string][]*ownertwin.Database{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, closed: map[string]allocation.Instant{}, sealed: map[sealKey]bool{}, judged: map[int]int{},
 	}
 	c.linear, c.modes = newLinear(c), map[modeKey]string{}
 	f.etcd.OnCommit = c.revision

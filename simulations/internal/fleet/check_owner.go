@@ -8,13 +8,6 @@ import (
 	"tranche/simulations/internal/ownertwin"
 )
 
-// admissionView is an admission as the databases truly hold it.
-type admissionView struct {
-	first *ownertwin.Commit
-	now   *allocation.Admission
-	at    time.Duration
-}
-
 type charge struct{ spent, reserved, overdraft int64 }
 
 // commit judges one commit of one database as it becomes durable.
@@ -25,6 +18,7 @@ func (c *checks) commit(x *ownertwin.Commit) {
 		return
 	}
 	c.closed[r.name] = max(c.closed[r.name], r.db.ClosedBefore())
+	c.judgeLife(r, x)
 	c.must(!x.IntoClosed, 6, "%s inserts ids into a table that is closed: they may be forgotten too early, or be there twice", r.name)
 	c.judgeShares(r, x)
 	c.judgeCharges(r, x)
@@ -43,7 +37,7 @@ func (c *checks) shown(x *ownertwin.Commit) {
 
 // judgeShares judges what an owner stores of what it was granted.
 func (c *checks) judgeShares(r *region, x *ownertwin.Commit) {
-	db := r.db
+	db := c.database(r, x)
 	incarnation := x.Incarnation
 	for _, s := range x.Shares {
 		ref := allocation.ShareRef{Budget: s.Budget, Term: s.Term()}
@@ -77,7 +71,8 @@ func (c *checks) judgeUsage(r *region, x *ownertwin.Commit, u ownertwin.UsageCha
 		c.fail(9, "%s uses %s, period %s, of which there never was a ledger", r.name, k.Budget, k.Period)
 		return
 	}
-	if _, there := r.db.Share(ref); made {
+	db := c.database(r, x)
+	if _, there := db.Share(ref); made {
 		c.must(there, 9, "%s makes a usage row of %s, period %s, without a share", r.name, k.Budget, k.Period)
 	}
 	c.judgeSealed(r, x, ref, u)
@@ -88,12 +83,10 @@ func (c *checks) judgeUsage(r *region, x *ownertwin.Commit, u ownertwin.UsageCha
 	if !made {
 		c.must(after.Granted >= before.Granted && after.Returned >= before.Returned && after.Spent >= before.Spent && after.Overdraft >= before.Overdraft &&
 			after.Generation >= before.Generation, 8, "%s: the usage of %s, period %s fell: %+v, then %+v", r.name, k.Budget, k.Period, before, after)
-		now, there := r.db.Usage(k)
+		now, there := db.Usage(k)
 		c.must(!there || now == before, 7, "%s: the usage of %s, period %s is %+v, and a commit changes %+v", r.name, k.Budget, k.Period, now, before)
 	}
-	c.reserved[k] += after.Reserved - before.Reserved
-	total := c.fleet.truth.Total(k)
-	used := total.Spent + c.reserved[k] + c.openingOf(k)
+	used := c.usedOf(k) + c.openingOf(k)
 	c.must(used <= l.limitOf(k.Period), 2, "%d of %s %s are spent or reserved in the period %s, and its limit was never above %d (%s, %s of %s)",
 		used, k.Budget, k.Instance, k.Period, l.limitOf(k.Period), r.name, x.What, x.Process)
 	if after.Spent+after.Reserved > before.Spent+before.Reserved {
@@ -103,12 +96,12 @@ func (c *checks) judgeUsage(r *region, x *ownertwin.Commit, u ownertwin.UsageCha
 
 // judgeSpender judges who spends: the incarnation that the coordinator recorded to live there, and no other.
 func (c *checks) judgeSpender(r *region, x *ownertwin.Commit, k allocation.UsageKey) {
-	d := c.members[r.name]
+	d, home := c.members[r.name], c.database(r, x).Home()
 	if slices.Contains(c.formerly[r.name], x.Incarnation) {
 		return // etcd does not know it any more: it may go on until it hears of that, with what it holds
 	}
-	c.must(d != nil && x.Incarnation != "" && d.Incarnation == x.Incarnation && d.Home == r.db.Home(), 3,
-		"%s spends of %s as incarnation %q from %+v, which is not recorded", x.Database, k.Budget, x.Incarnation, r.db.Home())
+	c.must(d != nil && x.Incarnation != "" && d.Incarnation == x.Incarnation && d.Home == home, 3,
+		"%s spends of %s as incarnation %q from %+v, which is not recorded", x.Database, k.Budget, x.Incarnation, home)
 }
 
 // judgeCharges holds what a commit charges against the admissions that it commits (invariants 6, 7, 10, 13).
@@ -124,17 +117,17 @@ func (c *checks) judgeCharges(r *region, x *ownertwin.Commit) {
 	for _, a := range x.Inserted {
 		add(a, 1)
 		c.judgeAdmission(r, x, a)
+		c.enter(r, x, a)
 	}
 	for _, a := range x.Updated {
-		key := claimKey{r.name, a.IDKey}
-		v := c.admissions[key]
-		if v == nil {
+		_, before := c.heldBy(c.database(r, x), claimKey{r.name, a.IDKey})
+		if before == nil {
 			c.fail(6, "%s changes the admission %s, which was never made", r.name, a.ID)
 			return
 		}
-		add(v.now, -1)
+		add(before, -1)
 		add(a, 1)
-		v.now = a
+		c.enter(r, x, a)
 	}
 	for _, u := range x.Usage { // a row that was made and then charged stands twice
 		w := want[u.After.UsageKey]
@@ -156,17 +149,14 @@ func (c *checks) judgeCharges(r *region, x *ownertwin.Commit) {
 func (c *checks) judgeAdmission(r *region, x *ownertwin.Commit, a *allocation.Admission) {
 	key := claimKey{r.name, a.IDKey}
 	cl := c.claims[key]
-	if v := c.admissions[key]; v != nil {
-		forgotten := c.fleet.w.Elapsed()-v.at > c.fleet.plan.retention.Std()*8/10
-		c.must(v.first.Lost || forgotten, 6, "%s admits %s twice: at %s by %s, and now by %s", r.name, a.ID, v.at, v.first.Process, x.Process)
-	}
-	c.admissions[key] = &admissionView{first: x, now: a, at: c.fleet.w.Elapsed()}
+	db := c.database(r, x)
+	c.judgeOnce(r, x, a)
 	if len(a.Lines) == 0 {
 		return
 	}
 	c.must(a.First.Config >= x.Changes, 13, "%s admits %s under change %d, and %d was stored when its transaction began", r.name, a.ID, a.First.Config, x.Changes)
 	c.must(a.At == x.Clock, 10, "%s dates %s %d, and its database's clock was at %d", r.name, a.ID, a.At, x.Clock)
-	stopped, _ := r.db.Stopped()
+	stopped, _ := db.Stopped()
 	c.must(stopped == "", 11, "%s admits %s and is stopped: %s", r.name, a.ID, stopped)
 	now := allocation.At(time.UnixMicro(a.At))
 	for _, line := range a.Lines {
@@ -181,7 +171,7 @@ func (c *checks) judgeAdmission(r *region, x *ownertwin.Commit, a *allocation.Ad
 				c.must(line.Instance == r.name, 3, "%s charges %s to %s of %s, which is at home there", r.name, a.ID, line.Instance, line.Budget)
 			}
 		}
-		c.must(line.Until > r.db.ClosedBefore(), 10, "%s charges %s to the period %s of %s, and has closed all before %s", r.name, a.ID, line.Period, line.Budget, r.db.ClosedBefore())
+		c.must(line.Until > db.ClosedBefore(), 10, "%s charges %s to the period %s of %s, and has closed all before %s", r.name, a.ID, line.Period, line.Budget, db.ClosedBefore())
 		b := c.budgets[line.Budget]
 		limit, known := b.limits[line.Version]
 		if oldest := int64(b.doc.Budget.MaxEvidenceAge) * 1_000_000; oldest > 0 && b.doc.Version == line.Version && b.doc.Budget.OnStaleEvidence == allocation.OnStaleRefuse {
@@ -190,17 +180,17 @@ func (c *checks) judgeAdmission(r *region, x *ownertwin.Commit, a *allocation.Ad
 		c.must(known && limit == line.Limit && (limit > 0 || line.Enforcement == allocation.Meter), 13, "%s admits %s under version %d of %s with limit %d, and it was %d", r.name, a.ID, line.Version, line.Budget, line.Limit, limit)
 	}
 	if cl != nil {
-		c.judgeBudgets(r, a, cl)
+		c.judgeBudgets(r, db, a, cl)
 	}
 }
 
 // judgeBudgets judges that all budgets that a request matches are charged (invariant 7).
-func (c *checks) judgeBudgets(r *region, a *allocation.Admission, cl *claim) {
-	if a.First.Config != r.db.Changes() {
+func (c *checks) judgeBudgets(r *region, db *ownertwin.Database, a *allocation.Admission, cl *claim) {
+	if a.First.Config != db.Changes() {
 		return // the owner has learnt of another budget since
 	}
 	var matching []allocation.Budget
-	catalogue := r.db.Catalogue()
+	catalogue := db.Catalogue()
 	for _, b := range catalogue.Budgets() {
 		if !b.Deleted {
 			matching = append(matching, b.Budget)
@@ -217,18 +207,5 @@ func (c *checks) judgeBudgets(r *region, a *allocation.Admission, cl *claim) {
 		c.must(line.Budget == h.Budget.Name && line.Instance == h.Instance, 7,
 			"%s charges %s to %s %s, and it is to be %s %s", r.name, a.ID, line.Budget, line.Instance, h.Budget.Name, h.Instance)
 		c.judgeAmount(r, a, line, cost)
-	}
-}
-
-// lost takes back what a lost commit had reserved, unless somebody was told of it.
-func (c *checks) lost(x *ownertwin.Commit) {
-	if r := c.regionOf(x.Database); r != nil {
-		c.order.lost(r)
-	}
-	if x.Acknowledged {
-		return
-	}
-	for _, u := range x.Usage {
-		c.reserved[u.After.UsageKey] -= u.After.Reserved - u.Before.Reserved
 	}
 }

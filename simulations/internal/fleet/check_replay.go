@@ -17,27 +17,27 @@ func (c *checks) judgeReplay(cl *claim, a *asking, truth *admissionView) {
 	told := cl.gone > 0 && a.from > cl.gone
 	switch d := a.decision; {
 	case d.Reason == allocation.AdmissionIDReleased:
-		cl.released(c.fleet.w.Elapsed())
+		c.released(cl, a.from)
 	case d.Admitted():
 		// A settle that comes late ends a reservation for good after it was released: then it is an admission again.
 		c.must(!told || !released && d.Replayed, 6, "%s admits %s (replayed: %v), and had said at %s that it was given back",
 			cl.region.name, cl.key.ID, d.Replayed, cl.gone)
-	case byCounter(d.Reason) && truth != nil && len(truth.now.Lines) > 0 && !truth.first.Lost:
+	case byCounter(d.Reason) && truth != nil && len(truth.now.Lines) > 0 && !c.mayLack(cl.region.name, truth.first):
 		c.must(!c.after(cl, a, truth), 6, "%s refuses %s by %s, and has admitted it before", cl.region.name, cl.key.ID, d.Reason)
 	}
 }
 
-// released notes that somebody was told so.
-func (cl *claim) released(at time.Duration) {
-	if cl.gone == 0 {
-		cl.gone = at
+// released notes that somebody was told so. What was asked before history was lost says nothing of what came after.
+func (c *checks) released(cl *claim, from time.Duration) {
+	if cl.gone == 0 && from > c.order.since[cl.region.name] {
+		cl.gone = c.fleet.w.Elapsed()
 	}
 }
 
 // after says whether a refusal was certainly decided after the admission: it was asked for when somebody already knew of
 // the admission; or the two were decided under the lock of one usage row, and the refusal by a later clock.
 func (c *checks) after(cl *claim, a *asking, truth *admissionView) bool {
-	if cl.first != nil && a.from > cl.firstAt {
+	if cl.first != nil && cl.firstOf == truth.first && a.from > cl.firstAt {
 		return true
 	}
 	sameRow := slices.ContainsFunc(truth.now.Lines, func(line allocation.AdmissionLine) bool {

@@ -27,6 +27,9 @@ func (f *fleet) misstated() (list []string) {
 		if json.Unmarshal(item.Value, &d) != nil || d.Trimmed {
 			continue
 		}
+		if db := f.check.databaseOf(d.Region); db != nil && db.Incarnation() != d.Incarnation {
+			continue // of one that is gone
+		}
 		for _, sh := range d.Shares {
 			for _, u := range sh.Usage {
 				stated[statedKey{d.Region, sh.Budget, u.Period, u.Class}] = counts{u.Spent, u.Reserved, u.Overdraft}

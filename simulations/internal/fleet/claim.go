@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tranche/allocation"
+	"tranche/simulations/internal/ownertwin"
 )
 
 // claim is one admission id as its callers know it: what was asked, and what was answered.
@@ -20,7 +21,8 @@ type claim struct {
 	first    *allocation.Decision // the first admission that somebody was told of
 	firstAt  time.Duration        // when
 	gone     time.Duration        // when somebody was first told that it was given back; 0: nobody was
-	fresh    int                  // admissions that were told, replays aside
+	firstOf  *ownertwin.Commit    // which that is of
+	fresh    []*ownertwin.Commit  // of the admissions that were told, replays aside
 	over     bool                 // it was settled or given back, or that was tried
 	doubtful bool                 // something was lost, or no one knows: it may yet be charged
 
@@ -34,6 +36,8 @@ type asking struct {
 	from, to time.Duration
 	answered bool
 	decision allocation.Decision
+
+	elsewhere bool // a node answered that works on a copy of the region's database
 }
 
 // open says whether the claim may be admitted although nobody was told so.

@@ -32,6 +32,8 @@ type client struct {
 	calls   int
 	open    []*claim // reservations that it believes to hold
 	past    []*claim // to be asked again, much later
+
+	elsewhere bool // the node that it asked last works on a copy of the region's database
 }
 
 func newClient(f *fleet, r *region, i int) *client {
@@ -120,7 +122,7 @@ func (c *client) overtake(ctx context.Context) {
 	r := cl.request(allocation.Release)
 	from := c.fleet.w.Elapsed()
 	if d, answered := c.send(ctx, []allocation.Request{r}); answered && d[0].Reason != allocation.OutcomeUnknown {
-		c.fleet.check.toldOf(cl, r, from, d[0])
+		c.fleet.check.toldOf(cl, r, from, d[0], c.elsewhere)
 	}
 	if c.admit(ctx, cl) {
 		c.open = append(c.open, cl)
@@ -207,7 +209,7 @@ func (c *client) speakOfOne(ctx context.Context) {
 			cl.over = true
 		}
 		if answered && d[0].Reason != allocation.OutcomeUnknown {
-			c.fleet.check.toldOf(cl, r, from, d[0])
+			c.fleet.check.toldOf(cl, r, from, d[0], c.elsewhere)
 			return
 		}
 		c.process.Sleep(ctx, 100*time.Millisecond)
@@ -230,7 +232,7 @@ func (c *client) ask(ctx context.Context, claims []*claim, op allocation.Op) ([]
 	for i := range claims {
 		asked[i].to, asked[i].answered = w.Elapsed(), answered
 		if answered {
-			asked[i].decision = decisions[i]
+			asked[i].decision, asked[i].elsewhere = decisions[i], c.elsewhere
 			c.fleet.check.told(claims[i], requests[i], asked[i])
 		}
 		if op != allocation.Check && asked[i].open() {
@@ -249,6 +251,7 @@ type admitReply struct {
 func (c *client) send(ctx context.Context, requests []allocation.Request) ([]allocation.Decision, bool) {
 	f := c.fleet
 	n := c.region.nodes[c.random.IntN(len(c.region.nodes))]
+	c.elsewhere = n.endpoint.Database() != c.region.db
 	for i := range requests {
 		c.calls++
 		requests[i].Correlation = fmt.Sprint(c.process.Name(), "/", c.calls)

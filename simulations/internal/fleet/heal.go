@@ -185,15 +185,17 @@ func (f *fleet) missingOfLedger(ref allocation.ShareRef, now allocation.Instant,
 		wants := false
 		for _, a := range e.Allocations {
 			held := a.Granted - a.Returned
-			wants = wants || held < a.Target
 			db := f.check.databaseOf(a.Region)
 			if f.check.gone(a.Holder) {
 				continue // stranded to the period's end
 			}
 			if db == nil || db.Incarnation() != a.Incarnation {
-				say("%s: %s is held by an incarnation that is gone", name, a.Region)
-				continue
+				if d := f.check.members[a.Region]; d == nil || !slices.Contains(d.Former, a.Incarnation) {
+					say("%s: %s is held by an incarnation that nobody knows", name, a.Region)
+				}
+				continue // one that is gone keeps what it was granted, to the period's end
 			}
+			wants = wants || held < a.Target
 			f.missingOfOwner(name, ref, l, period, a, say)
 		}
 		if free := l.Unallocated(i); free > 0 && wants && !l.Template {

@@ -67,50 +67,10 @@ var anyEnd = []string{EndSurvived, EndStopped, EndBroke, EndStuck}
 
 var expectedFailures []Expected
 
-func init() { expectedFailures = expectedList() } // they call what looks them up
+func init() { expectedFailures = append(survivedList(), expectedList()...) } // they call what looks them up
 
 func expectedList() []Expected {
 	return []Expected{
-		{
-			Name: "restore-logically", What: "pg_restore --clean under running nodes, from a backup of 10 s before", Why: whyNode,
-			Ends: anyEnd, Breaks: lossy, do: restoreBy(func(db *ownertwin.Database, b ownertwin.Backup) { db.RestoreLogically(b) }),
-		},
-		{
-			Name: "restore-physically", What: "the database is recovered from a base backup of 10 s before, on a new timeline",
-			Why: "its home is another: the region is refused at its next call, and its nodes stop by their marks", Ends: anyEnd, Breaks: lossy,
-			do: restoreBy(func(db *ownertwin.Database, b ownertwin.Backup) { db.RestorePhysically(b) }),
-		},
-		{
-			Name: "restore-copy", What: "the database's files are put back as they were 10 s before: same system, same timeline", Why: whyNode,
-			Ends: anyEnd, Breaks: lossy, do: restoreBy(func(db *ownertwin.Database, b ownertwin.Backup) { db.RestoreCopy(b) }),
-		},
-		{
-			Name: "unsafe-crash", What: "a crash loses the last acknowledged commits: fsync was off, or a disk lied", Why: whyNode,
-			Ends: anyEnd, Breaks: lossy, do: func(x *faults) { x.victim().db.LoseTail(1 + x.random.IntN(30)) },
-		},
-		{
-			Name: "failover-lossy", What: "a replica that lacks the last commits becomes the primary", Why: "its timeline is another: the region is refused at its next call",
-			Ends: anyEnd, Breaks: lossy, do: func(x *faults) { x.victim().db.Failover(1 + x.random.IntN(30)) },
-		},
-		{
-			Name: "failover-lossless", What: "a replica that lacks nothing becomes the primary",
-			Why: "the region moves to its new home as soon as the old one is silent for long enough: expected to survive", Ends: []string{EndSurvived, EndStopped, EndStuck}, Breaks: nil,
-			do: func(x *faults) { x.victim().db.Failover(0) },
-		},
-		{
-			Name: "local-commit-lost", What: "a synchronous replica does not answer, waits for it are cancelled, and then it becomes the primary",
-			Why: "a commit with a remark is an unknown outcome, so nobody was told; the timeline is another", Ends: []string{EndStopped, EndStuck, EndBroke}, Breaks: []int{3, 4, 8},
-			do: func(x *faults) {
-				db := x.victim().db
-				db.SetReplica(true, true)
-				db.CancelReplicaWaits(true)
-				x.fleet.w.After(2*time.Second, func() {
-					db.CancelReplicaWaits(false)
-					db.FailoverSynchronous()
-					db.SetReplica(false, false)
-				})
-			},
-		},
 		{
 			Name: "clone-behind-a-pooler", What: "a copy of a region's database starts beside it, and its address leads to the copy from then on",
 			Why: "the copy has all marks and the same home: what was committed after the copy is found missing by the nodes that made it", Ends: anyEnd, Breaks: lossy,
@@ -193,14 +153,18 @@ func (x *faults) restarts() {
 func (x *faults) clone(all bool) {
 	r := x.victim()
 	c := r.db.Clone(x.fleet.w, r.name+"/pg-copy")
-	x.fleet.check.byDatabase[c.Name()] = r
+	x.fleet.check.copied(r, c)
 	x.fleet.w.After(time.Duration(1+x.random.IntN(3000))*time.Millisecond, func() {
 		if all {
 			r.endpoint.Point(c)
+			x.fleet.check.moved(r, c)
 			return
 		}
 		n := r.nodes[0]
 		n.endpoint = ownertwin.NewEndpoint(c)
+		if len(r.nodes) == 1 {
+			x.fleet.check.moved(r, c)
+		}
 		n.process.Crash()
 	})
 }

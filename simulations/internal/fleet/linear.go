@@ -107,9 +107,6 @@ func (l *linear) limit() int64 {
 // judge judges all histories, at the end of a run.
 func (l *linear) judge() {
 	f := l.checks.fleet
-	if f.faults.loses != nil {
-		return // a commit may be lost
-	}
 	histories := map[shareKey][]porcupine.Operation{}
 	add := func(key shareKey, from, to int64, in step, out bool) {
 		histories[key] = append(histories[key], porcupine.Operation{Input: in, Output: out, Call: from, Return: to})
@@ -121,6 +118,11 @@ func (l *linear) judge() {
 	}
 	l.admissions(add)
 	l.refusals(add)
+	for key := range histories {
+		if l.checks.order.since[key.region] > 0 {
+			delete(histories, key) // commits were lost: no one counter explains what was told before and after
+		}
+	}
 	for _, key := range slices.SortedFunc(maps.Keys(histories), func(a, b shareKey) int {
 		return cmp.Or(cmp.Compare(a.region, b.region), cmp.Compare(a.period, b.period))
 	}) {
@@ -136,7 +138,8 @@ func (l *linear) judge() {
 
 // admissions are what truly was admitted: from the first time that it was asked for to the first time that it was told.
 func (l *linear) admissions(add func(key shareKey, from, to int64, in step, out bool)) {
-	for key, a := range l.checks.admissions {
+	for key := range l.checks.admissions {
+		a := l.checks.admissionOf(key)
 		if len(a.now.Lines) != 1 || a.now.Lines[0].Budget != steadyBudget {
 			continue
 		}

@@ -46,8 +46,9 @@ func (s rowState) free(limit int64) int64 {
 }
 
 type idState struct {
-	from  time.Duration
-	state allocation.State
+	from   time.Duration
+	commit *ownertwin.Commit
+	state  allocation.State
 }
 
 func newOrder(c *checks) *order {
@@ -58,10 +59,18 @@ func newOrder(c *checks) *order {
 func (o *order) show(x *ownertwin.Commit) {
 	c := o.checks
 	r := c.regionOf(x.Database)
-	if r == nil {
-		return
+	if r == nil || x.Database != r.db.Name() {
+		return // a copy beside the region's database is judged by its commits
 	}
 	at := c.fleet.w.Elapsed()
+	for _, a := range slices.Concat(x.Inserted, x.Updated) {
+		k := claimKey{r.name, a.IDKey}
+		o.ids[k] = append(o.ids[k], idState{at, x, a.State})
+	}
+	if x.StartsOver {
+		o.startOver(r)
+		return
+	}
 	for _, s := range x.Shares {
 		for i := range s.Periods.Len() {
 			start := s.Periods.At(i).Start
@@ -82,10 +91,6 @@ func (o *order) show(x *ownertwin.Commit) {
 		}
 		o.judgeCharge(r, x, u, s, alone[u.After.UsageKey])
 		o.rows[k] = enter(o.rows[k], s)
-	}
-	for _, a := range slices.Concat(x.Inserted, x.Updated) {
-		k := claimKey{r.name, a.IDKey}
-		o.ids[k] = append(o.ids[k], idState{at, a.State})
 	}
 }
 
@@ -167,8 +172,18 @@ func (c *checks) highestOf(u allocation.Usage) int64 {
 	return 0
 }
 
-// lost cuts the history of a region.
+// lost cuts the history of a region. What is left of ids is what the database still holds.
 func (o *order) lost(r *region) {
+	o.startOver(r)
+	for k, states := range o.ids {
+		if k.region == r.name {
+			o.ids[k] = slices.DeleteFunc(states, func(s idState) bool { return !r.db.Holds(s.commit) })
+		}
+	}
+}
+
+// startOver begins the counters of a region anew.
+func (o *order) startOver(r *region) {
 	o.since[r.name] = o.checks.fleet.w.Elapsed()
 	for k := range o.rows {
 		if k.region == r.name {
@@ -178,11 +193,6 @@ func (o *order) lost(r *region) {
 	for k := range o.shares {
 		if k.region == r.name {
 			delete(o.shares, k)
-		}
-	}
-	for k := range o.ids {
-		if k.region == r.name {
-			delete(o.ids, k)
 		}
 	}
 }

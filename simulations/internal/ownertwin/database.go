@@ -130,6 +130,7 @@ func (db *Database) flush(x *transaction) *entry {
 	e := &entry{writes: x.writes, commit: &c, line: db.line, waiting: true, replica: db.SyncReplica && !db.ReplicaAway}
 	db.flushed = append(db.flushed, e)
 	db.kept[e] = true
+	c.entry = e
 	db.truth.add(&c)
 	return e
 }

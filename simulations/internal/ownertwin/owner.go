@@ -131,7 +131,7 @@ func (o *Owner) outcome(v verdict, err error) (fate, error) {
 	case err != nil:
 		return fateUnknown, fmt.Errorf("%w: %w", regional.ErrUnknownOutcome, err)
 	case v.commit != nil && (v.remark == "" || o.endpoint.db.Breaks.AcceptWarnings):
-		v.commit.Acknowledged = true
+		o.endpoint.db.truth.Acknowledge(v.commit)
 		return fateCommitted, nil
 	case v.commit != nil:
 		return fateUnknown, fmt.Errorf("%w: it came with a remark: %s", regional.ErrUnknownOutcome, v.remark)

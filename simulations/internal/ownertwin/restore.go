@@ -27,6 +27,9 @@ func (db *Database) Backup() Backup {
 
 func (db *Database) holds(e *entry) bool { return db.kept[e] }
 
+// Holds says whether a commit is in the history of this database, whoever made it.
+func (db *Database) Holds(c *Commit) bool { return db.kept[c.entry] }
+
 // down stops the server in the middle of everything: open transactions are gone, and so are their connections.
 func (db *Database) down(how string) {
 	db.world.Trace("pg."+how, db.name)

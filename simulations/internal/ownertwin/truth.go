@@ -36,6 +36,8 @@ type Commit struct {
 	Acknowledged bool
 	// Lost: no database holds it any more.
 	Lost bool
+
+	entry *entry
 }
 
 // Truth is what truly happened in all databases of a world: also what a restore lost.
@@ -141,6 +143,21 @@ func (t *Truth) lose(e *entry) {
 	}
 	if t.OnLost != nil {
 		t.OnLost(c)
+	}
+}
+
+// Acknowledge notes that somebody was told of a commit, maybe after it was lost: then it happened all the same.
+func (t *Truth) Acknowledge(c *Commit) {
+	if c.Acknowledged {
+		return
+	}
+	c.Acknowledged = true
+	if !c.Lost {
+		return
+	}
+	t.count(c, 1)
+	for _, u := range c.Usage {
+		t.total(u.After.UsageKey).LostReserved += u.After.Reserved - u.Before.Reserved
 	}
 }
 

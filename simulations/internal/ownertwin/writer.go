@@ -199,7 +199,7 @@ func (w *writer) fence(ctx context.Context, x *transaction, found allocation.Mar
 			w.last, w.possible, w.committed = to, nil, committed
 			for _, u := range w.unknown {
 				if u.durable != nil && committed {
-					u.durable.Acknowledged = true
+					x.db.truth.Acknowledge(u.durable)
 				}
 			}
 			w.unknown = nil
