@@ -118,7 +118,7 @@ func (s *state) addLedger(c *Change, w ledgerWrite) {
 }
 
 func (s *Service) planBudget(name string, b *allocation.Budget, cur *doc[BudgetDocument]) (budgetPlan, error) {
-	plan := budgetPlan{act: "budget.create", next: BudgetDocument{Format: documentFormat, Changed: s.now().UTC(), Version: 1}}
+	plan := budgetPlan{act: "budget.create", next: BudgetDocument{Format: documentFormat, Changed: s.now().UTC(), Version: s.state.versionAfter(0, allocation.History{})}}
 	if s.state.deployment == nil {
 		return plan, errStarting
 	}
@@ -130,7 +130,8 @@ func (s *Service) planBudget(name string, b *allocation.Budget, cur *doc[BudgetD
 	var err error
 	if cur != nil {
 		old = cur.value.Budget
-		plan.next.Version, plan.next.OpenedThrough = s.state.nextVersion(cur.value), cur.value.OpenedThrough
+		plan.next.Version, plan.next.OpenedThrough = s.state.versionAfter(cur.value.Version, cur.value.Under), cur.value.OpenedThrough
+		plan.next.Before = cur.value.beforeHistory(s.state.descent().History)
 		if !cur.value.Deleted {
 			plan.act = "budget.change"
 		}

@@ -35,6 +35,8 @@ type BudgetDocument struct {
 	Changed time.Time         `json:"changed"`
 	// Under is the history under which this version was made; zero: the deployment's first.
 	Under allocation.History `json:"under,omitzero"`
+	// Before is the version that etcd had when that history began: later ones that regions know were made in what was lost.
+	Before int64 `json:"before,omitempty"`
 	// Lost: etcd lost the declaration, and knows only from a region that there is such a budget. Its ledgers stand as they
 	// are until it is declared again; nobody is told of it, so the regions go on as it was declared to them.
 	Lost          bool               `json:"lost,omitempty"`

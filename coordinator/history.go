@@ -46,7 +46,12 @@ func (s *state) onStanding(c *Change) {
 // enterStanding takes the standing; a freeze or a thaw decides of every ledger whether it may be granted from.
 func (s *state) enterStanding(e Event) error {
 	s.standing = nil
-	return enter(e, func(d *doc[StandingDocument]) { s.standing = d })
+	return enter(e, func(d *doc[StandingDocument]) {
+		s.standing = d
+		if d.value.History.Number > s.newest.Number {
+			s.newest = d.value.History
+		}
+	})
 }
 
 // awaited are the regions that a freeze still waits for, by name.
@@ -90,6 +95,9 @@ func (s *Service) settled(l allocation.Ledger) (allocation.Ledger, error) {
 // document into its change.
 func (s *Service) newHistory(why string, heard allocation.History, clock allocation.Instant) StandingDocument {
 	next := s.state.standing.value
+	if s.state.newest.Number > heard.Number {
+		heard = s.state.newest
+	}
 	latest := max(s.instant(), clock)
 	for _, r := range s.state.ordered {
 		if !r.contact.At.IsZero() {
@@ -118,19 +126,28 @@ func (s *Service) freeze(ctx context.Context, who actor, why string, under, hear
 // were given out in what was lost, so that none is ever given out twice.
 const lineGap = 1000
 
-// nextVersion is the version of a budget after this one, which may have had others in a line that was lost.
-func (s *state) nextVersion(d BudgetDocument) int64 {
-	if now := s.descent().History; now.Number > max(d.Under.Number, 1) {
-		return d.Version + lineGap
+// versionAfter is the version of a budget after one that was made under some history. Each history that began since may have
+// had versions of its own, also one of which nothing is left.
+func (s *state) versionAfter(version int64, under allocation.History) int64 {
+	if now := s.descent().History; now.Number > max(under.Number, 1) {
+		return version + 1 + lineGap*(now.Number-max(under.Number, 1))
 	}
-	return d.Version + 1
+	return version + 1
+}
+
+// beforeHistory is the version that etcd had when a history began.
+func (d BudgetDocument) beforeHistory(now allocation.History) int64 {
+	if d.Under == now && !d.Lost {
+		return d.Before
+	}
+	return d.Version
 }
 
 // freezeChange writes a new history. It is an act that stands in the audit with its reason.
 func (s *Service) freezeChange(who actor, next StandingDocument) Change {
 	s.log.Error("etcd lost history: everything is frozen until every region has stated what it holds", "why", next.Freeze.Why, "history", next.History.String())
 	deployment := s.state.deployment.value
-	deployment.Config += lineGap
+	deployment.Config += lineGap * max(1, next.History.Number-s.state.descent().History.Number)
 	return Change{
 		Reads: []Item{s.state.standing.item, s.state.deployment.item},
 		Puts:  []Item{put(historyKey, next), put(deploymentKey, deployment), s.auditLine(who, "history.freeze", next.History.String(), s.state.descent().History, next.Standing)},

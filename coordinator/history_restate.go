@@ -190,10 +190,8 @@ func (s *Service) restateBudget(w *restating, held allocation.Share) {
 		w.budgets[held.Budget] = b
 	}
 	b.next.OpenedThrough = max(b.next.OpenedThrough, held.Periods.End())
-	known, now := b.next.Version, s.state.descent().History
-	if b.next.Under == now && !b.next.Lost {
-		known -= lineGap // a version of that line was taken over already
-	}
+	now := s.state.descent().History
+	known := b.next.beforeHistory(now)
 	switch {
 	case held.Version <= known:
 	case b.next.Lost:
@@ -202,13 +200,13 @@ func (s *Service) restateBudget(w *restating, held allocation.Share) {
 		ours := allocation.ConfiguredBudget{Budget: b.next.Budget, Version: b.next.Version, Deleted: b.next.Deleted}
 		theirs := ours
 		theirs.Version, theirs.Budget.Limit = held.Version, latestLimit(held)
-		both, version := allocation.Stricter(ours, theirs), max(known, held.Version)+lineGap
-		if b.next.Under == now && version <= b.next.Version && both.Budget.LimitOrZero() == b.next.Budget.LimitOrZero() {
-			break // it says the same
+		both, version := allocation.Stricter(ours, theirs), max(s.state.versionAfter(b.next.Version, b.next.Under), held.Version+lineGap)
+		if b.next.Under == now && held.Version < b.next.Version && both.Budget.LimitOrZero() == b.next.Budget.LimitOrZero() {
+			break // that is said already
 		}
 		w.config++
-		b.next.Budget, b.next.Version, b.next.Number, b.next.Changed = both.Budget, max(version, b.next.Version+1), w.config, s.now().UTC()
-		b.next.Under = now
+		b.next.Budget, b.next.Version, b.next.Number, b.next.Changed = both.Budget, version, w.config, s.now().UTC()
+		b.next.Under, b.next.Before = now, known
 	}
 }
 

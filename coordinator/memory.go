@@ -30,7 +30,7 @@ type Remembered struct {
 	Tried      []allocation.Mark  `json:"tried,omitempty"`
 	Trusted    bool               `json:"trusted"`              // it had made sure that etcd did not go back before it started
 	Deployment string             `json:"deployment,omitempty"` // its id
-	History    allocation.History `json:"history,omitzero"`     // under which it last wrote
+	History    allocation.History `json:"history,omitzero"`     // the newest that it knew
 }
 
 // WithMemory is what the committer remembers beyond its process; nil: nothing. Around tells of the deployment and of the

@@ -65,16 +65,17 @@ func (s *Service) dueOf(r *region, now time.Time) (due []Change) {
 	if w.shards == nil {
 		w.shards = map[int]time.Time{}
 	}
-	w.allowance = min(persistRate, w.allowance+int(now.Sub(w.refilled).Seconds()*persistRate))
-	if w.refilled.IsZero() {
-		w.allowance = persistRate
+	if passed := now.Sub(w.refilled); w.refilled.IsZero() || passed < 0 {
+		w.allowance = persistRate // a clock that was set back must not hold it up until it was there again
+	} else {
+		w.allowance = min(persistRate, w.allowance+int(min(1, passed.Seconds())*persistRate))
 	}
 	w.refilled = now
 	take := func(item Item, known Item) {
 		w.allowance -= len(item.Value)
 		due = append(due, Change{Reads: []Item{known}, Puts: []Item{item}})
 	}
-	if !w.contactAt.Add(persistEvery).After(now) && r.contactUnwritten() {
+	if writable(w.contactAt, now) && r.contactUnwritten() {
 		w.contactAt = now
 		take(put(contactKey(r.name), r.contact), r.contactDoc.known(contactKey(r.name)))
 	}
@@ -82,7 +83,7 @@ func (s *Service) dueOf(r *region, now time.Time) (due []Change) {
 	for n, sh := range r.shards {
 		if sh.written() {
 			sh.unwritten = time.Time{}
-		} else if !w.shards[n].Add(persistEvery).After(now) {
+		} else if writable(w.shards[n], now) {
 			waiting = append(waiting, n)
 		}
 	}
@@ -103,6 +104,10 @@ func (s *Service) dueOf(r *region, now time.Time) (due []Change) {
 	}
 	return due
 }
+
+// writable says whether a document that was written last at some time may be written again; one of which a clock that was
+// ahead says so, may too.
+func writable(last, now time.Time) bool { return last.After(now) || now.Sub(last) >= persistEvery }
 
 // contactUnwritten says whether there is a call that the document does not show.
 func (r *region) contactUnwritten() bool {

@@ -23,6 +23,7 @@ type state struct {
 	revision   int64
 	deployment *doc[Deployment]
 	standing   *doc[StandingDocument]
+	newest     allocation.History // that this process ever knew, whatever etcd shows now: no number is given out twice
 	budgets    map[string]*doc[BudgetDocument]
 	names      []string       // of budgets, sorted, also the deleted ones
 	changes    []configChange // by number; superseded ones are left out when it is read

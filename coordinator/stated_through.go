@@ -37,8 +37,10 @@ func (r *region) promises(call allocation.SyncCall) {
 	if call.CompleteThrough <= r.contact.statedThrough(call.History) || call.Incarnation != r.contact.Incarnation {
 		return
 	}
+	// What was promised before etcd went back may never be kept, and must not fill the list.
+	r.promised = slices.DeleteFunc(r.promised, func(p promise) bool { return p.under != call.History })
 	for _, p := range r.promised {
-		if p.through >= call.CompleteThrough && p.incarnation == call.Incarnation && p.under == call.History {
+		if p.through >= call.CompleteThrough && p.incarnation == call.Incarnation {
 			return // that one is kept sooner
 		}
 	}

@@ -108,7 +108,7 @@ func (s *Service) recallUntilKnown(ctx context.Context) (recollection, error) {
 func (s *Service) startOver(ctx context.Context) error {
 	lost := s.commits.LostDetail()
 	s.state.mu.Lock()
-	known := s.state.descent().History
+	known := s.state.newest
 	s.state.mu.Unlock()
 	if _, err := s.commits.Renew(ctx); err != nil {
 		return err
@@ -300,7 +300,7 @@ func (s *Service) around() (deployment string, h allocation.History) {
 		return s.deployment, h
 	}
 	s.deployment = s.state.deployment.value.ID
-	return s.deployment, s.state.descent().History
+	return s.deployment, s.state.newest
 }
 
 // lostTrust hears from the committer that the own mark is gone. Whatever was decided before is refused from here on.

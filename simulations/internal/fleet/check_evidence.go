@@ -26,7 +26,7 @@ func (c *checks) evident(n *node, r allocation.Request, d allocation.Decision) {
 	}
 	// An owner that starts over has heard of no ledger yet, and refuses by that; it releases and settles what was before.
 	charges := d.Admitted() && (r.Op == allocation.Spend || r.Op == allocation.Reserve)
-	heard := e.LedgerRevision > 0 && e.ObservedAt > 0 || !charges && !slices.ContainsFunc(d.Budgets, func(b allocation.BudgetDecision) bool { return b.Generation > 0 })
+	heard := e.LedgerRevision > 0 && e.ObservedAt > 0 || !charges && (d.Admitted() || !slices.ContainsFunc(d.Budgets, func(b allocation.BudgetDecision) bool { return b.Generation > 0 }))
 	c.must(e.Incarnation != "" && (e.Config > 0 || len(d.Budgets) == 0) && heard && e.LedgerRevision <= c.revisions, 12,
 		"%s decides %s on the ground of %+v, and etcd was never above revision %d", n.process.Name(), r.Key.ID, e, c.revisions)
 	for _, b := range d.Budgets {

@@ -51,12 +51,15 @@ func newFaultPlan(r *rand.Rand) faultPlan {
 
 // drawMore draws what came later.
 func (p *faultPlan) drawMore(r *rand.Rand) {
-	for range allFaults[before:] {
+	for range allFaults[before:ordinary] {
 		p.weights = append(p.weights, max(0, r.IntN(12)-6))
 	}
 	if r.IntN(6) == 0 {
 		p.clocks, p.jump = clocksOfAll, oneOf(r, 0, 8*time.Second)
 		p.weights[clockJump] += 2
+	}
+	for range allFaults[ordinary:] {
+		p.weights = append(p.weights, 0)
 	}
 }
 

@@ -31,10 +31,14 @@ var allFaults = []fault{
 	{"slow-disk", (*faults).slowDisk},
 	{"replica-away", (*faults).replicaAway},
 	{"zone-data", (*faults).upgradeZones},
+	{"etcd-restored", (*faults).etcdRestored},
 }
 
 // before are the faults whose weights are drawn first; those of the others are drawn from a stream of their own.
 const before = 14
+
+// ordinary are the faults that lose no history. Those that do are not drawn: a Focus asks for them by name.
+const ordinary = 15
 
 // clockJump is the fault that moves a clock, among all.
 const clockJump = 11
@@ -45,6 +49,7 @@ type faults struct {
 	plan   faultPlan
 	random *rand.Rand
 	crash  *rand.Rand // of crashes around commits
+	lost   *rand.Rand // of what loses history
 	loses  *Expected  // history, in a run of that kind
 	begun  bool
 	over   bool
@@ -52,7 +57,7 @@ type faults struct {
 }
 
 func newFaults(f *fleet) *faults {
-	x := &faults{fleet: f, plan: f.plan.faults, random: f.w.Random("faults"), crash: f.w.Random("crash"), done: map[string]int{}}
+	x := &faults{fleet: f, plan: f.plan.faults, random: f.w.Random("faults"), crash: f.w.Random("crash"), lost: f.w.Random("lost"), done: map[string]int{}}
 	switch f.o.Kind {
 	case KindFaults:
 	case KindCalm:
