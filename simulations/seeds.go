@@ -34,5 +34,9 @@ func Seeds() []Seed {
 		{Seed: 15, Kind: "etcd-restored-bumped", Reason: "an acknowledgement by a document that went back: another replica took it for not stated"},
 		{Seed: 5016, Kind: "etcd-restored-twice", Reason: "as 18: the second restore gave out the versions of the first one again"},
 		{Seed: 576, For: 40 * time.Second, Reason: "word of a broken connection is lost, too: lanes must not wait for ever"},
+		{Seed: 8, Kind: "restore-copy", Reason: "ids of a history that was lost were charged from the state that they had there: the checker took it for a lie"},
+		{Seed: 9, Kind: "restore-copy", Reason: "a release of an id whose commit was lost is stored, and charges nothing: the checker took it for a second admission"},
+		{Seed: 105, Kind: "restore-logically", Reason: "an owner that has just started over settles what it knows, and has heard of no ledger yet"},
+		{Seed: 8, Kind: "local-commit-lost", Reason: "the synchronous replica of that run had never had a commit: the loss was greater than the fault says"},
 	}
 }

@@ -190,10 +190,8 @@ func (f *fleet) missingOfLedger(ref allocation.ShareRef, now allocation.Instant,
 				continue // stranded to the period's end
 			}
 			if db == nil || db.Incarnation() != a.Incarnation {
-				if d := f.check.members[a.Region]; d == nil || !slices.Contains(d.Former, a.Incarnation) {
-					say("%s: %s is held by an incarnation that nobody knows", name, a.Region)
-				}
-				continue // one that is gone keeps what it was granted, to the period's end
+				say("%s: %s is held by an incarnation that nobody knows", name, a.Region)
+				continue
 			}
 			wants = wants || held < a.Target
 			f.missingOfOwner(name, ref, l, period, a, say)
