@@ -60,6 +60,7 @@ type Mirror struct {
 	waiting  waiters     // for revision to rise, or for the end
 	resets   int         // how often everything was read
 	giveUp   func(error) // ends the watch under way
+	standing Item        // what the mirror shows of etcd's descent: see mirror_descent.go
 }
 
 type read struct {
@@ -163,6 +164,7 @@ func (m *Mirror) follow(ctx context.Context) (loaded bool, err error) {
 		events[i].Item = item
 	}
 	m.apply(events, revision, true)
+	m.descends(events, true)
 	// The watch's end is made before reset shows its revision, so that a read cannot give up a watch of before.
 	ctx, giveUp := context.WithCancelCause(ctx)
 	defer giveUp(nil)
@@ -170,6 +172,9 @@ func (m *Mirror) follow(ctx context.Context) (loaded bool, err error) {
 	err = m.store.Watch(ctx, Root, revision, func(events []Event, revision int64) {
 		if len(events) > 0 {
 			m.apply(events, revision, false)
+			if m.descends(events, false) {
+				giveUp(errReread)
+			}
 		}
 		m.advance(revision)
 	})

@@ -64,8 +64,9 @@ func (m *Mirror) readOnce(ctx context.Context) {
 	at := m.Runtime.Now()
 	ctx, cancel := m.Runtime.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	if _, revision, err := m.store.Range(ctx, deploymentKey); err == nil {
+	if items, revision, err := m.store.Range(ctx, historyKey); err == nil {
 		m.noteRead(read{revision, at}, before)
+		m.noteStanding(items, before)
 	}
 }
 
