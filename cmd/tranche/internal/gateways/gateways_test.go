@@ -62,6 +62,7 @@ func (s *station) trial() {
 	s.admitted()
 	s.refusals()
 	s.spoofed()
+	s.hopByHop()
 	s.failures()
 	s.keepsConnections()
 	s.leaksNothing()
@@ -126,6 +127,18 @@ func (s *station) spoofed() {
 		through := s.served.Load() - served
 		if charged := s.spent("acme") - acme; s.spent("other") != other || charged != through || through != 0 != (a.status == 200) {
 			s.t.Errorf("%q: %+v, charged %d, went through %d times", headers, a, charged, through)
+		}
+	}
+}
+
+// hopByHop: a caller names the header that says who it is as one of its own connection. It is charged as who it is.
+func (s *station) hopByHop() {
+	s.t.Helper()
+	for i, name := range []string{"X-Tenant", "close, x-tenant", "Admission-Id"} {
+		acme := s.spent("acme")
+		a := s.once("GET", "/", "", "Connection: "+name, "X-Tenant: acme", fmt.Sprint("Admission-Id: hop-", i))
+		if charged := s.spent("acme") - acme; a.status != http.StatusOK || charged != 1 {
+			s.t.Errorf("Connection: %s: %+v, charged %d", name, a, charged)
 		}
 	}
 }
