@@ -39,6 +39,13 @@ func openTheatre(t *testing.T) *theatre {
 		t.Fatal(err)
 	}
 	th := &theatre{s, t}
+	th.declareAll()
+	return th
+}
+
+// declareAll declares what the loads are charged to.
+func (th *theatre) declareAll() {
+	th.t.Helper()
 	for _, b := range []allocation.Budget{
 		// Two budgets of every request, one of which rolls over each second; and two of which one runs out.
 		fixed("faults/all", 1_000_000, "big", allocation.Window{Calendar: "year"}),
@@ -48,7 +55,6 @@ func openTheatre(t *testing.T) *theatre {
 	} {
 		th.declare(b)
 	}
-	return th
 }
 
 // charges is what an admission of each tenant is charged to.

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"tranche/allocation"
 	"tranche/cmd/tranche/internal/api"
 	"tranche/cmd/tranche/internal/netns"
 	"tranche/cmd/tranche/internal/stage"
@@ -50,14 +49,7 @@ func apartTheatre(t *testing.T) (*theatre, *netns.Network) {
 		t.Fatal(err)
 	}
 	th := &theatre{s, t}
-	for _, b := range []allocation.Budget{
-		fixed("faults/all", 1_000_000, "big", allocation.Window{Calendar: "year"}),
-		fixed("faults/seconds", 1_000_000, "big", allocation.Window{Every: 1}),
-		fixed("faults/small", smallLimit, "small", allocation.Window{Calendar: "year"}),
-		fixed("faults/beside", 1_000_000, "small", allocation.Window{Calendar: "year"}),
-	} {
-		th.declare(b)
-	}
+	th.declareAll()
 	return th, network
 }
 
