@@ -27,6 +27,13 @@ func (m *memory) Save(_ context.Context, r coordinator.Remembered) error {
 	return nil
 }
 
+// writer is whom it remembers as the last to write.
+func (m *memory) writer() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.saved.Writer
+}
+
 // freeMemory is that of a replica that was stopped, or a new one.
 func (w *world) freeMemory() *memory {
 	for _, m := range w.memories {

@@ -41,12 +41,12 @@ func (w *world) freezes(r *replica) int { w.t.Helper(); return len(w.acts(r, "hi
 // every region has called.
 func TestRestartWithMemory(t *testing.T) {
 	w, east, west := two(t, 1)
-	before := w.replicas[0].memory.saved.Writer
+	before := w.replicas[0].memory.writer()
 	w.vanish(w.replicas[0], false)
 	r := w.start()
 	w.round(r, east, west)
-	if w.freezes(r) != 0 || r.memory.saved.Writer != before || w.standing().Freeze != nil {
-		t.Errorf("%d freezes, writer %s after %s", w.freezes(r), r.memory.saved.Writer, before)
+	if w.freezes(r) != 0 || r.memory.writer() != before || w.standing().Freeze != nil {
+		t.Errorf("%d freezes, writer %s after %s", w.freezes(r), r.memory.writer(), before)
 	}
 }
 

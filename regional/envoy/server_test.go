@@ -85,12 +85,14 @@ func TestRepeatedAndCancelledCalls(t *testing.T) {
 	ctx, cancel := context.WithCancel(w.authorized())
 	decided := make(chan struct{})
 	var once sync.Once
-	w.backend.before = func(context.Context, time.Time) { once.Do(cancel) }
-	w.backend.after = func(context.Context, time.Time) { once.Do(func() {}); close(decided) }
+	w.backend.hook(hooks{
+		before: func(context.Context, time.Time) { once.Do(cancel) },
+		after:  func(context.Context, time.Time) { once.Do(func() {}); close(decided) },
+	})
 	_, err := w.client.ShouldRateLimit(ctx, ask("edge", one("tenant=acme", "admission_id=lost")))
 	w.wantError(codes.Canceled, "", nil, err)
 	<-decided
-	w.backend.before, w.backend.after = nil, nil
+	w.backend.hook(hooks{})
 	key := allocation.IDKey{Credential: "edge-1", Tenant: "acme", ID: "lost"}
 	w.want(ok, statuses{ok}, ask("edge", one("tenant=acme", "admission_id=lost")))
 	d, found, err := w.node.Find(w.authorized(), key)
@@ -102,11 +104,11 @@ func TestRepeatedAndCancelledCalls(t *testing.T) {
 	// The answer was made, and its reader had gone: a repeated call is told the same, and nothing more is charged.
 	ctx, cancel = context.WithCancel(w.authorized())
 	decided = make(chan struct{})
-	w.backend.after = func(context.Context, time.Time) { cancel(); close(decided) }
+	w.backend.hook(hooks{after: func(context.Context, time.Time) { cancel(); close(decided) }})
 	_, err = w.client.ShouldRateLimit(ctx, ask("edge", one("tenant=acme", "admission_id=late")))
 	<-decided
 	w.wantError(codes.Canceled, "", nil, err)
-	w.backend.after = nil
+	w.backend.hook(hooks{})
 	w.wantSpent("acme/requests", 3, 0)
 	if r := w.want(ok, statuses{ok}, ask("edge", one("tenant=acme", "admission_id=late"))); !r.GetDynamicMetadata().GetFields()["replayed"].GetBoolValue() {
 		t.Errorf("charged again: %v", r)
@@ -302,7 +304,7 @@ func TestDeadlines(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, tenantBudget)
 	var left atomic.Int64
-	w.backend.before = func(_ context.Context, deadline time.Time) { left.Store(int64(time.Until(deadline))) }
+	w.backend.hook(hooks{before: func(_ context.Context, deadline time.Time) { left.Store(int64(time.Until(deadline))) }})
 	within := func(name string, low, high time.Duration) {
 		t.Helper()
 		if d := time.Duration(left.Load()); d < low || d > high {
@@ -316,12 +318,12 @@ func TestDeadlines(t *testing.T) {
 	within("10 s", 8*time.Second, 10*time.Second-time.Millisecond)
 
 	// What cannot be decided in time is UNAVAILABLE, never OK: here nothing was begun.
-	w.backend.before = func(ctx context.Context, deadline time.Time) {
+	w.backend.hook(hooks{before: func(ctx context.Context, deadline time.Time) {
 		select {
 		case <-time.After(time.Until(deadline) + time.Millisecond):
 		case <-ctx.Done():
 		}
-	}
+	}})
 	r, err := w.client.ShouldRateLimit(ctx, ask("edge", one("tenant=acme", "admission_id=slow")))
 	w.wantError(codes.Unavailable, "", r, err)
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -329,7 +331,7 @@ func TestDeadlines(t *testing.T) {
 	if r, err := w.client.ShouldRateLimit(short, ask("edge", one("tenant=acme", "admission_id=slow"))); err == nil {
 		t.Errorf("decided after its deadline: %v", r)
 	}
-	w.backend.before = nil
+	w.backend.hook(hooks{})
 	if _, found, _ := w.node.Find(w.authorized(), allocation.IDKey{Credential: "edge-1", Tenant: "acme", ID: "slow"}); found {
 		t.Error("it was charged, though it was told that nothing was")
 	}
@@ -343,7 +345,7 @@ func TestEveryReason(t *testing.T) {
 		if row.Reason == allocation.Allow {
 			continue
 		}
-		w.backend.force = row.Reason
+		w.backend.hook(hooks{force: row.Reason})
 		r, err := w.call(ask("edge", one("tenant=acme", "admission_id=x"), one("tenant=acme", "unit=tokens")))
 		if row.Envoy == "UNAVAILABLE" {
 			w.wantError(codes.Unavailable, string(row.Reason), r, err)
@@ -363,7 +365,7 @@ func TestEveryReason(t *testing.T) {
 			t.Errorf("%s: retry-after %q", row.Reason, header(r, "retry-after"))
 		}
 	}
-	w.backend.force = "from_next_year"
+	w.backend.hook(hooks{force: "from_next_year"})
 	r, err := w.call(ask("edge", one("tenant=acme", "admission_id=x")))
 	w.wantError(codes.Unavailable, "from_next_year", r, err)
 }

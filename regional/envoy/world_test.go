@@ -9,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,25 +132,35 @@ type world struct {
 // slowBackend is a node whose decisions can be held back, before they are begun or after they are made.
 type slowBackend struct {
 	*regional.Node
+	hooks atomic.Pointer[hooks] // a call that was given up may still look at them
+}
+
+type hooks struct {
 	before, after func(ctx context.Context, deadline time.Time)
 	force         allocation.Reason
 }
 
+func (b *slowBackend) hook(h hooks) { b.hooks.Store(&h) }
+
 func (b *slowBackend) Decide(ctx context.Context, requests []allocation.Request, deadline time.Time) []allocation.Decision {
-	if b.before != nil {
-		b.before(ctx, deadline)
+	h := b.hooks.Load()
+	if h == nil {
+		return b.Node.Decide(ctx, requests, deadline)
 	}
-	if b.force != "" {
+	if h.before != nil {
+		h.before(ctx, deadline)
+	}
+	if h.force != "" {
 		r := requests[0]
-		d := allocation.Decision{Reason: b.force, Action: allocation.ActionRefused, Op: r.Op, Key: r.Key, Region: testRegion}
-		if allocation.AnswerTo(b.force).Retry == allocation.RetryNextPeriod {
+		d := allocation.Decision{Reason: h.force, Action: allocation.ActionRefused, Op: r.Op, Key: r.Key, Region: testRegion}
+		if allocation.AnswerTo(h.force).Retry == allocation.RetryNextPeriod {
 			d.Retry = 60
 		}
 		return []allocation.Decision{d}
 	}
 	out := b.Node.Decide(ctx, requests, deadline)
-	if b.after != nil {
-		b.after(ctx, deadline)
+	if h.after != nil {
+		h.after(ctx, deadline)
 	}
 	return out
 }
