@@ -23,19 +23,39 @@ func (c *clock) instant() allocation.Instant {
 	return allocation.At(time.UnixMicro(c.now()))
 }
 
-// estimate is a moving mean of how long a batch takes.
-type estimate struct{ mean time.Duration }
+// Bounds of what a lane remembers of its pace.
+const (
+	paceMost   = 100 * time.Millisecond // one slow spell must not refuse everything for ever
+	paceHalved = 100 * time.Millisecond // without a batch, a lane believes half of what it knew
+)
 
-func (e *estimate) add(d time.Duration) {
-	if e.mean == 0 {
-		e.mean = d
-		return
-	}
-	e.mean += (d - e.mean) / 8
+// estimate is a moving mean of how long a batch takes. It fades while there is none: a lane that was idle cannot know that
+// it is still slow, and a slow first commit says little about the next one, so it tries rather than refuse.
+type estimate struct {
+	mean time.Duration
+	at   time.Time // of the last batch's end
 }
 
-// typical is what a batch must be given at least. Bounded, so that one slow spell cannot refuse everything for ever.
-func (e *estimate) typical() time.Duration { return min(e.mean, 100*time.Millisecond) }
+func (e *estimate) add(d time.Duration, now time.Time) {
+	before := e.typical(now.Add(-d))
+	e.at = now
+	if before == 0 {
+		e.mean = min(d, paceMost)
+		return
+	}
+	e.mean = min(before+(d-before)/8, paceMost)
+}
+
+// typical is what a batch must be given at least.
+func (e *estimate) typical(now time.Time) time.Duration {
+	idle := max(0, now.Sub(e.at))
+	halvings := idle / paceHalved
+	if halvings >= 10 {
+		return 0
+	}
+	mean := e.mean >> halvings
+	return mean - mean/2*(idle%paceHalved)/paceHalved
+}
 
 // readyWithin is how old the last commit may be for the node to be ready.
 const readyWithin = 3 * time.Second

@@ -125,7 +125,7 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 	n.metrics.ObserveCommit(n.now().Sub(committing))
 	n.metrics.ObserveBatch(len(decided))
 	if err == nil {
-		ln.pace.add(n.now().Sub(started))
+		ln.pace.add(n.now().Sub(started), n.now())
 		n.health.committed(n.now())
 		n.known.add(want.Usage, seen)
 		ln.answer(decided)
@@ -136,7 +136,8 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 
 // claim takes the calls whose callers still wait, and refuses those that cannot be committed within their deadline.
 func (ln *lane) claim(batch []*call) []*call {
-	soonest := ln.node.now().Add(ln.pace.typical())
+	now := ln.node.now()
+	soonest := now.Add(ln.pace.typical(now))
 	return slices.DeleteFunc(batch, func(c *call) bool {
 		if !c.claim() {
 			c.group.finish()
