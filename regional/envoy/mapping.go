@@ -27,6 +27,7 @@ const (
 	isUnit        = "unit"
 	isOp          = "op"
 	isIgnored     = "ignored"
+	isLegacy      = "legacy"
 )
 
 // Mapping says what the descriptors of each domain mean.
@@ -50,7 +51,7 @@ type Domain struct {
 // Entry has exactly one of the two.
 type Entry struct {
 	Label string `yaml:"label"` // the value is the value of this label
-	Is    string `yaml:"is"`    // admission_id, unit, op or ignored
+	Is    string `yaml:"is"`    // admission_id, unit, op, legacy or ignored
 }
 
 // ParseMapping reads a mapping strictly, from YAML. The error has a line for each thing that is wrong: file:line: field:
@@ -185,7 +186,7 @@ func (c *mappingCheck) labels(at []string, labels allocation.Labels) {
 func (c *mappingCheck) entry(at []string, e Entry, d *Domain) {
 	switch {
 	case (e.Label == "") == (e.Is == ""):
-		c.fault(at, "says not what it is", "give label: NAME, or is: admission_id, unit, op or ignored, and not both")
+		c.fault(at, "says not what it is", "give label: NAME, or is: admission_id, unit, op, legacy or ignored, and not both")
 	case e.Label != "":
 		if (allocation.Labels{e.Label: "x"}).Validate() != nil {
 			c.fault(append(at, "label"), fmt.Sprintf("%.70q is no label's name", e.Label), "use 1 to 64 of a-z 0-9 _ . - beginning with a letter")
@@ -193,8 +194,8 @@ func (c *mappingCheck) entry(at []string, e Entry, d *Domain) {
 		if _, fixed := d.Labels[e.Label]; fixed {
 			c.fault(append(at, "label"), e.Label+" stands in the domain's labels too", "keep one of the two")
 		}
-	case !slices.Contains([]string{isAdmissionID, isUnit, isOp, isIgnored}, e.Is):
-		c.fault(append(at, "is"), fmt.Sprintf("%.70q is not known", e.Is), "use admission_id, unit, op or ignored")
+	case !slices.Contains([]string{isAdmissionID, isUnit, isOp, isLegacy, isIgnored}, e.Is):
+		c.fault(append(at, "is"), fmt.Sprintf("%.70q is not known", e.Is), "use admission_id, unit, op, legacy or ignored")
 	}
 }
 

@@ -38,6 +38,7 @@ type call struct {
 	labels      allocation.Labels
 	hits        map[string]int64 // by unit
 	id          string
+	legacy      string // what the limiter says that is still in force
 	descriptors []descriptor
 }
 
@@ -139,6 +140,12 @@ func (r *reader) entry(at, key, value string, out *descriptor) {
 			return
 		}
 		out.unit = value
+	case e.Is == isLegacy:
+		if value != "allow" && value != "deny" || r.call.legacy != "" && r.call.legacy != value {
+			r.wrong(at, shown(value)+" is not a verdict, or a second one", "send allow or deny, once: what the limiter says that is still in force")
+			return
+		}
+		r.call.legacy = value
 	case e.Is == isOp:
 		if _, ok := entryOps[value]; !ok {
 			r.wrong(at, shown(value)+" is not an operation", "use spend, reserve, check, settle or release")

@@ -120,6 +120,9 @@ func (a *App) check(ctx context.Context, client *api.Client, declared []manifest
 		plans = append(plans, plan)
 		progress(i + 1)
 	}
+	if len(faults) == 0 {
+		return plans, checkTogether(ctx, client, declared, plans)
+	}
 	return plans, errors.Join(faults...)
 }
 

@@ -59,6 +59,7 @@ its token and the certificates to trust are those that the other commands use.`,
 	f.StringVar(&o.Domain, "domain", "edge", "`NAME` of Envoy's domain")
 	f.StringArrayVar(&labels, "label", []string{"tenant=X-Tenant"}, "`NAME=HEADER`: the label NAME is what the request's HEADER says")
 	f.StringArrayVar(&costs, "cost", nil, "`UNIT=N`: what every request costs; requests is 1 unless given")
+	f.StringVar(&o.Legacy, "legacy", "", "`HEADER` in which the limiter that is still in force says allow or deny; for tranche shadow report")
 	f.DurationVar(&o.Deadline, "deadline", 100*time.Millisecond, "how long the node may take")
 	a.withNode(c)
 	return c

@@ -21,7 +21,7 @@ type envoyOptions struct {
 	mapping                         envoy.Mapping
 }
 
-const defaultEnvoyListen = "127.0.0.1:7081"
+const defaultEnvoyListen = "127.0.0.1:7090"
 
 func (o *envoyOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.mappingFile, "envoy-mapping", "", "`FILE` that says what Envoy's descriptors mean; with it the node is Envoy's rate limit service too")

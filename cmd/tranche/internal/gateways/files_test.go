@@ -36,8 +36,9 @@ import (
 
 func testOptions() Options {
 	return Options{
-		Node: "http://127.0.0.1:7080", Envoy: "127.0.0.1:7081", Listen: "127.0.0.1:8080", Upstream: "127.0.0.1:9000", Token: gatewayToken,
+		Node: "http://127.0.0.1:7080", Envoy: "127.0.0.1:7090", Listen: "127.0.0.1:8080", Upstream: "127.0.0.1:9000", Token: gatewayToken,
 		Labels: []Pair{{"tenant", "X-Tenant"}, {"user", "X-User"}}, Costs: []Pair{{"tokens", "50"}}, Deadline: 20 * time.Millisecond, Domain: "edge",
+		Legacy: "Tranche-Legacy",
 	}
 }
 
@@ -94,7 +95,7 @@ func unpack(t *testing.T, from packed, to interface {
 func TestEnvoyBlockFailsClosed(t *testing.T) {
 	for _, node := range []string{"http://127.0.0.1:7080", "https://node.example:7080"} {
 		o := testOptions()
-		o.Node, o.Envoy, o.CA = node, "node.example:7081", "ca.pem"
+		o.Node, o.Envoy, o.CA = node, "node.example:7090", "ca.pem"
 		filter, limits, b := read(t, block(t, "envoy", "config", o))
 		if !filter.GetFailureModeDeny() || filter.GetFailureModeDenyPercent() != nil || filter.GetStatusOnError().GetCode() != 503 ||
 			filter.GetRateLimitedStatus().GetCode() != 429 || !filter.GetRateLimitedAsResourceExhausted() || filter.GetTimeout().AsDuration() != 20*time.Millisecond {
@@ -209,12 +210,21 @@ func TestEnvoyBlockAndMapping(t *testing.T) {
 		{map[string]string{"x-tenant": "acme", "x-user": "bob", "admission-id": "b"}, "allow"},
 		{map[string]string{"x-tenant": "acme", "x-user": "bob"}, "admission_id_missing"},
 		{map[string]string{}, "no_budget"},
+		{map[string]string{"x-tenant": "acme", "idempotency-key": "a", "tranche-legacy": "deny"}, "allow"}, // the id of before: no charge
+		{map[string]string{"x-tenant": "acme", "admission-id": "c", "idempotency-key": "d"}, "invalid_request"},
+		{map[string]string{"x-tenant": "acme", "admission-id": "c", "tranche-legacy": "maybe"}, "invalid_request"},
 	} {
 		r, err := servicev3.NewRateLimitServiceClient(conn).ShouldRateLimit(ctx, describe(o.Domain, limits, c.headers))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := r.GetDynamicMetadata().GetFields()["reason"].GetStringValue(); got != c.reason || len(r.GetStatuses()) != 2 {
+		got := ""
+		for _, h := range r.GetResponseHeadersToAdd() {
+			if h.GetKey() == "tranche-reason" {
+				got = h.GetValue()
+			}
+		}
+		if got != c.reason || len(r.GetStatuses()) != 2 {
 			t.Errorf("%v: %s, want %s: %v", c.headers, got, c.reason, r)
 		}
 	}
@@ -246,7 +256,9 @@ func TestTraefikBlock(t *testing.T) {
 						Address            string
 						TrustForwardHeader *bool
 						AuthRequestHeaders []string
-						TLS                *struct{ CA string } `yaml:"tls"`
+
+						AuthResponseHeaders []string
+						TLS                 *struct{ CA string } `yaml:"tls"`
 					}
 				}
 				Services map[string]struct {
@@ -273,11 +285,20 @@ func TestTraefikBlock(t *testing.T) {
 		}
 		// Of a caller's headers only those come along that are named, and those that say what is charged are replaced before.
 		for _, name := range ask.AuthRequestHeaders {
-			if _, replaced := tell[name]; strings.HasPrefix(name, "Tranche-") && !replaced {
+			if _, replaced := tell[name]; strings.HasPrefix(name, "Tranche-") && name != o.Legacy && !replaced {
 				t.Errorf("a caller's %s comes along", name)
 			}
 		}
-		for _, name := range []string{"Admission-Id", "X-Tenant", "Tranche-Token", "Tranche-Op", "Tranche-Cost-tokens"} {
+		// The status that the node said goes along, and no caller's does; nor does the name of a header to drop.
+		for _, name := range []string{"Tranche-Status", "Connection"} {
+			if value, taken := tell[name]; !taken || value != "" {
+				t.Errorf("a caller's %s is not taken away", name)
+			}
+		}
+		if !slices.Equal(ask.AuthResponseHeaders, []string{"Tranche-Status"}) {
+			t.Errorf("what is protected is not told what the node said: %v", ask.AuthResponseHeaders)
+		}
+		for _, name := range []string{"Admission-Id", "X-Tenant", "Tranche-Legacy", "Tranche-Token", "Tranche-Op", "Tranche-Cost-tokens"} {
 			if !slices.Contains(ask.AuthRequestHeaders, name) {
 				t.Errorf("%s does not come along", name)
 			}
@@ -287,7 +308,7 @@ func TestTraefikBlock(t *testing.T) {
 
 // lowerKeys makes Traefik's keys those of a Go field in YAML.
 var lowerKeys = strings.NewReplacer("customRequestHeaders", "customrequestheaders", "forwardAuth", "forwardauth", "trustForwardHeader", "trustforwardheader",
-	"authRequestHeaders", "authrequestheaders", "loadBalancer", "loadbalancer")
+	"authRequestHeaders", "authrequestheaders", "authResponseHeaders", "authresponseheaders", "loadBalancer", "loadbalancer")
 
 // A value that would end a quote, or begin another line, would make another configuration than was asked for.
 func TestOptionsAreChecked(t *testing.T) {
@@ -305,6 +326,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"node-token: holds":             func(o *Options) { o.Token = `a";}` },
 		"ca: ":                          func(o *Options) { o.CA = "a b" },
 		"domain: ":                      func(o *Options) { o.Domain = "" },
+		"legacy: ":                      func(o *Options) { o.Legacy = "X Y" },
 		"deadline 0s: use":              func(o *Options) { o.Deadline = 0 },
 	} {
 		o := testOptions()
@@ -312,6 +334,11 @@ func TestOptionsAreChecked(t *testing.T) {
 		if text, err := Write("nginx", "config", o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v %.40q", want, err, text)
 		}
+	}
+	other := testOptions()
+	other.Legacy = "X-Old"
+	if _, err := Write("traefik", "config", other); err == nil || !strings.Contains(err.Error(), "cannot copy X-Old") {
+		t.Error(err)
 	}
 	if _, err := Write("nginx", "lua", testOptions()); err == nil || !strings.Contains(err.Error(), "parts are config") {
 		t.Error(err)

@@ -44,6 +44,7 @@ type Options struct {
 	Upstream string // host:port of what is behind it
 	Labels   []Pair // a label, and the request header that it is taken from
 	Costs    []Pair // a unit, and its number
+	Legacy   string // request header with the verdict of the limiter that is still in force; empty: none
 	Deadline time.Duration
 	Domain   string // of Envoy's filter
 }
@@ -52,6 +53,9 @@ type Options struct {
 func Write(gateway, part string, o Options) (string, error) {
 	if err := o.check(); err != nil {
 		return "", err
+	}
+	if gateway == "traefik" && o.Legacy != "" && o.Legacy != "Tranche-Legacy" {
+		return "", fmt.Errorf("legacy: Traefik cannot copy %s to another header; let the limiter say it in Tranche-Legacy, and give that", o.Legacy)
 	}
 	text, err := files.ReadFile("blocks/" + gateway + "-" + part)
 	if err != nil {
@@ -96,6 +100,8 @@ func (o *Options) check() error {
 		}
 	}
 	switch {
+	case !plain(o.Legacy, "-_"):
+		return fmt.Errorf("legacy: %q is not a header's name; give that which holds allow or deny, like X-Old-Limiter", o.Legacy)
 	case !plain(o.Token, "._-~+/="):
 		return errors.New("node-token: holds a character that a configuration could read as its own; make one with: openssl rand -hex 32")
 	case !plain(o.CA, "._-/"):

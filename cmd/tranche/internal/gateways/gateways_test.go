@@ -62,6 +62,7 @@ http {
 func (s *station) trial() {
 	s.admitted()
 	s.refusals()
+	s.legacy()
 	s.spoofed()
 	s.hopByHop()
 	s.failures()
@@ -78,6 +79,13 @@ func (s *station) admitted() {
 	// The caller repeats its request, and so may the gateway: charged once, to the budget of the tenant and of the path.
 	if a := s.ask("POST", "/chat?key=other", "", "X-Tenant: acme", "Admission-Id: first"); a.status != 200 {
 		s.t.Errorf("repeated: %+v", a)
+	}
+	if s.spent("acme") != 1 || s.spent("chat") != 1 {
+		s.t.Errorf("charged %d and %d, want 1 and 1", s.spent("acme"), s.spent("chat"))
+	}
+	// A caller that knows the id by its other name only: the same admission.
+	if a := s.ask("POST", "/chat", "", "X-Tenant: acme", "Idempotency-Key: first"); a.status != 200 {
+		s.t.Errorf("under its other name: %+v", a)
 	}
 	if s.spent("acme") != 1 || s.spent("chat") != 1 {
 		s.t.Errorf("charged %d and %d, want 1 and 1", s.spent("acme"), s.spent("chat"))
@@ -109,6 +117,20 @@ func (s *station) refusals() {
 	s.refused("no id", s.ask("GET", "/", "", "X-Tenant: acme"), http.StatusBadRequest, "admission_id_missing", before)
 	s.refused("no tenant", s.ask("GET", "/", "", "Admission-Id: x"), http.StatusUnprocessableEntity, "no_budget", before)
 	s.refused("conflict", s.ask("GET", "/", "", "X-Tenant: acme", "Admission-Id: first"), http.StatusUnprocessableEntity, "admission_id_conflict", before)
+}
+
+// legacy: the limiter that is still in force denies what Tranche admits. The report says so, and only the report.
+func (s *station) legacy() {
+	s.t.Helper()
+	if a := s.ask("GET", "/", "", "X-Tenant: acme", "Admission-Id: legacy-1", "X-Old-Limiter: deny"); a.status != 200 {
+		s.t.Errorf("%+v", a)
+	}
+	if a := s.ask("GET", "/", "", "X-Tenant: acme", "Admission-Id: legacy-2", "X-Old-Limiter: allow"); a.status != 200 {
+		s.t.Errorf("%+v", a)
+	}
+	if got := s.looser("acme"); got != 1 {
+		s.t.Errorf("the report has %d that the other limiter denied, want 1", got)
+	}
 }
 
 // spoofed: a caller says itself what only the gateway may say. It is charged all the same, or refused.

@@ -172,8 +172,9 @@ func (s *station) options(listen string) Options {
 		node = "https://" + s.address
 	}
 	return Options{
-		Node: node, CA: s.ca, Envoy: "127.0.0.1:7081", Token: gatewayToken, Listen: listen,
+		Node: node, CA: s.ca, Envoy: "127.0.0.1:7090", Token: gatewayToken, Listen: listen,
 		Upstream: strings.TrimPrefix(s.upstream.URL, "http://"), Labels: []Pair{{"tenant", "X-Tenant"}}, Deadline: 400 * time.Millisecond, Domain: "edge",
+		Legacy: "X-Old-Limiter",
 	}
 }
 
@@ -359,6 +360,25 @@ func (s *station) spent(budget string) (sum int64) {
 		}
 	}
 	return sum
+}
+
+// looser is how often the other limiter denied what this budget admitted, by the node's report.
+func (s *station) looser(budget string) int64 {
+	s.t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "/v1/shadow", nil)
+	r.Header.Set("Authorization", "Bearer "+gatewayToken)
+	w := httptest.NewRecorder()
+	s.api.ServeHTTP(w, r)
+	var report regional.ShadowReport
+	if err := json.Unmarshal(w.Body.Bytes(), &report); err != nil {
+		s.t.Fatalf("%d %v", w.Code, err)
+	}
+	for _, b := range report.Budgets {
+		if b.Budget == budget {
+			return b.Looser
+		}
+	}
+	return 0
 }
 
 // refused fails unless the request was refused with a status and a reason, and did not go through.
