@@ -1,0 +1,110 @@
+//go:build unix
+
+package bench
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A benchmark that measures nothing, or whose account of itself is wrong, is worse than none: each case runs, quickly, and
+// everything that its report promises is there.
+func TestEveryCaseMeasures(t *testing.T) {
+	var out, progress bytes.Buffer
+	err := Run(t.Context(), Options{Out: &out, Err: &progress, JSON: true, Version: "v", All: true, Each: 60 * time.Millisecond, Rounds: 1})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	var r Report
+	d := json.NewDecoder(&out)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Format != 1 || r.Machine.Postgres == "" || r.Machine.CPUs == 0 || len(r.Cases) != len(cases()) {
+		t.Errorf("the report is not whole: %+v", r)
+	}
+	for _, c := range r.Cases {
+		if len(c.Figures) == 0 || len(c.Books) == 0 {
+			t.Errorf("%s has %d figures and %d books", c.Name, len(c.Figures), len(c.Books))
+		}
+		for _, m := range c.Measured {
+			if m.Rate <= 0 || m.P50 <= 0 || m.P99 < m.P50 || m.Max < m.P999 || len(m.Rounds) != 1 || m.Unknown != 0 {
+				t.Errorf("%s, %s: %+v", c.Name, m.Arm, m)
+			}
+		}
+		for _, f := range c.Figures {
+			if f.Value <= 0 || (f.AtLeast != nil || f.AtMost != nil) != (f.Reached != nil) {
+				t.Errorf("%s: %+v", c.Name, f)
+			}
+		}
+		for _, k := range c.Books {
+			if !k.Agree || k.Told == 0 {
+				t.Errorf("%s: %+v", c.Name, k)
+			}
+		}
+	}
+	if !strings.Contains(progress.String(), "hot, round 1 of 1: 256 callers: ") {
+		t.Errorf("no progress:\n%s", progress.String())
+	}
+}
+
+// Books that could not differ would prove nothing.
+func TestBooksCanDiffer(t *testing.T) {
+	for _, k := range []struct {
+		told, open, spent, ids int64
+		agree                  bool
+	}{
+		{10, 0, 10, 10, true}, {10, 0, 11, 11, false}, {10, 0, 9, 10, false}, {10, 0, 10, 9, false},
+		{10, 2, 12, 12, true}, {10, 2, 13, 12, false},
+	} {
+		if agree := agrees(k.told, k.open, 1, k.spent, k.ids); agree != k.agree {
+			t.Errorf("%+v: %v", k, agree)
+		}
+	}
+	if !agrees(10, 0, 3, 30, 10) || agrees(10, 0, 3, 10, 10) {
+		t.Error("three budgets a request are not charged three times")
+	}
+}
+
+// A quantile that is too low hides what callers wait for.
+func TestHistogram(t *testing.T) {
+	var h histogram
+	var all []time.Duration
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		d := time.Duration(random.ExpFloat64() * float64(time.Millisecond))
+		h.add(d)
+		all = append(all, d)
+	}
+	slices.Sort(all)
+	for _, part := range []float64{0, 0.5, 0.99, 0.999} {
+		exact, got := all[int(part*float64(len(all)))], h.quantile(part)
+		if got < exact || float64(got) > float64(exact)*(1+1.0/16) {
+			t.Errorf("quantile %g: %s, exactly %s", part, got, exact)
+		}
+	}
+	if most := h.most(); most < all[len(all)-1] {
+		t.Errorf("the greatest is %s, exactly %s", most, all[len(all)-1])
+	}
+}
+
+// A verdict that is turned around would praise what is missed.
+func TestVerdicts(t *testing.T) {
+	var c Case
+	c.atLeast("a", 0.8, 0.8)
+	c.atLeast("b", 0.79, 0.8)
+	c.atMost("c", 1.5, 1.5)
+	c.atMost("d", 1.6, 1.5)
+	c.shown("e", 3, "")
+	for i, want := range []string{"PASS (at least 0.8)", "below (at least 0.8)", "PASS (at most 1.5)", "above (at most 1.5)", ""} {
+		if got := c.Figures[i].verdict(); got != want {
+			t.Errorf("%s: %q, want %q", c.Figures[i].Name, got, want)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package baseline
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	readSpent = `select coalesce(sum(spent), 0), coalesce(sum(reserved), 0) from tranche.usage where budget = any ($1)`
+
+	countIDs = `
+select (select count(*) from tranche.admission_ids_0) + (select count(*) from tranche.admission_ids_1)
+     + (select count(*) from tranche.admission_ids_2) + (select count(*) from tranche.admission_ids_3)`
+
+	readVersion = `select current_setting('server_version')`
+
+	readWritten = `select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint`
+)
+
+// Owner looks into an owner's database: what the books of a measurement are held to.
+type Owner struct{ conn *pgx.Conn }
+
+// Look opens a connection of its own.
+func Look(ctx context.Context, url string) (*Owner, error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, fmt.Errorf("connect to look at the owner: %w", err)
+	}
+	return &Owner{conn}, nil
+}
+
+// Close closes it.
+func (o *Owner) Close(ctx context.Context) { _ = o.conn.Close(ctx) }
+
+// Spent sums up the counters of the budgets.
+func (o *Owner) Spent(ctx context.Context, budgets ...string) (spent, reserved int64, err error) {
+	err = o.conn.QueryRow(ctx, readSpent, budgets).Scan(&spent, &reserved)
+	return spent, reserved, err
+}
+
+// IDs is how many admission ids there are.
+func (o *Owner) IDs(ctx context.Context) (n int64, err error) {
+	err = o.conn.QueryRow(ctx, countIDs).Scan(&n)
+	return n, err
+}
+
+// Version is the server's.
+func (o *Owner) Version(ctx context.Context) (version string, err error) {
+	err = o.conn.QueryRow(ctx, readVersion).Scan(&version)
+	return version, err
+}
+
+// Written is how many bytes of write-ahead log the server has written since it was made.
+func (o *Owner) Written(ctx context.Context) (n int64, err error) {
+	err = o.conn.QueryRow(ctx, readWritten).Scan(&n)
+	return n, err
+}
