@@ -93,9 +93,9 @@ func checkOpening(b allocation.Budget, cur *doc[BudgetDocument], add addProblem)
 // together with this one are looked at. Where the bounded search cannot tell, it warns.
 func (s *Service) checkHits(b allocation.Budget, add addProblem) (warning string) {
 	together := []allocation.Budget{b}
-	for name, d := range s.state.budgets {
-		if name != b.Name && !d.value.Deleted && compatible(b.Match, d.value.Budget.Match) {
-			together = append(together, d.value.Budget)
+	for _, name := range s.state.hits.with(b.Match) {
+		if name != b.Name {
+			together = append(together, s.state.budgets[name].value.Budget)
 		}
 	}
 	if len(together) <= allocation.MaxBudgetsPerRequest {
@@ -140,16 +140,6 @@ func (s *Service) timeWarnings(b allocation.Budget) (warnings []string) {
 		warnings = append(warnings, fmt.Sprintf("runs_alone_for is %s: healthy regions will refuse with no_allocation now and then; use at least %s", alone, least))
 	}
 	return warnings
-}
-
-// compatible says whether one request can carry both sets of labels.
-func compatible(a, b map[string]string) bool {
-	for name, value := range a {
-		if other, asked := b[name]; asked && other != value {
-			return false
-		}
-	}
-	return true
 }
 
 func asText(l allocation.Labels) string {

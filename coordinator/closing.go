@@ -16,14 +16,17 @@ import (
 func (s *Service) closeTerms(ctx context.Context) (closed int, err error) {
 	now := s.instant()
 	s.state.mu.Lock()
-	due := portion(s.state, &s.state.closing, func(budget string) (due []allocation.ShareRef) {
-		for _, l := range s.state.terms[budget] {
-			if l.value.Periods.End() <= now && !s.state.frozen() && s.overEverywhere(l.value) {
-				due = append(due, refOf(l.value))
+	var due []allocation.ShareRef
+	if over := s.state.ends.due(int64(now), compareRefs); !s.state.frozen() {
+		due = portion(budgetsOf(over), &s.state.closing, func(budget string) (due []allocation.ShareRef) {
+			for _, l := range s.state.terms[budget] {
+				if l.value.Periods.End() <= now && s.overEverywhere(l.value) {
+					due = append(due, refOf(l.value))
+				}
 			}
-		}
-		return due
-	})
+			return due
+		})
+	}
 	s.state.mu.Unlock()
 	return eachOf(ctx, s, due, func(ref allocation.ShareRef) (Change, error) { return s.closeTerm(ref), nil })
 }

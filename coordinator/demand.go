@@ -233,12 +233,8 @@ func (s *Service) followDemand(ctx context.Context) error {
 	now := allocation.At(at)
 	s.state.mu.Lock()
 	var due []allocation.ShareRef
-	for _, name := range s.state.names {
-		b := s.state.budgets[name]
-		if b.value.Deleted || b.value.Budget.Allocation.Policy != allocation.PolicyDemand || at.Sub(s.state.based[name]) < baseEvery {
-			continue
-		}
-		s.state.based[name] = at
+	for _, name := range s.state.bases.due(at.UnixNano(), cmp.Compare) {
+		s.state.bases.set(name, at.Add(baseEvery).UnixNano())
 		for _, l := range s.state.opened(name, now) {
 			due = append(due, refOf(l.value))
 		}

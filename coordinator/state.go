@@ -26,6 +26,7 @@ type state struct {
 	newest     allocation.History // that this process ever knew, whatever etcd shows now: no number is given out twice
 	budgets    map[string]*doc[BudgetDocument]
 	names      []string       // of budgets, sorted, also the deleted ones
+	hits       hits           // of those that are not deleted
 	changes    []configChange // by number; superseded ones are left out when it is read
 	ledgers    map[allocation.ShareRef]*doc[allocation.Ledger]
 	terms      map[string][]*doc[allocation.Ledger] // by budget, sorted by start
@@ -45,8 +46,11 @@ type state struct {
 
 	opening, following, closing cursor // of the background work
 
-	asking map[asked]bool       // running periods of which some region lacks permits
-	based  map[string]time.Time // when the bases of a budget of policy demand were last looked at
+	openings schedule[string]              // of the next term of each budget, by instant
+	ends     schedule[allocation.ShareRef] // of ledgers, by instant
+	bases    schedule[string]              // of budgets of policy demand, by nanosecond: when their bases are looked at
+
+	asking map[asked]bool // running periods of which some region lacks permits
 
 	resetting bool // all is entered anew: look at the ledgers once, at the end
 }
@@ -57,7 +61,7 @@ type configChange struct {
 }
 
 func newState(now func() time.Time) *state {
-	s := &state{now: now, regions: map[string]*region{}, asking: map[asked]bool{}, based: map[string]time.Time{}}
+	s := &state{now: now, regions: map[string]*region{}, asking: map[asked]bool{}}
 	s.clear()
 	return s
 }
@@ -65,7 +69,8 @@ func newState(now func() time.Time) *state {
 // clear forgets what came from the store, and keeps what regions said.
 func (s *state) clear() {
 	s.deployment, s.standing, s.names, s.changes, s.audit = nil, nil, nil, nil, nil
-	s.budgets = map[string]*doc[BudgetDocument]{}
+	s.budgets, s.hits = map[string]*doc[BudgetDocument]{}, hits{}
+	s.openings, s.ends, s.bases = newSchedule[string](), newSchedule[allocation.ShareRef](), newSchedule[string]()
 	s.ledgers = map[allocation.ShareRef]*doc[allocation.Ledger]{}
 	s.terms = map[string][]*doc[allocation.Ledger]{}
 	s.closings = map[string]*doc[Closing]{}
@@ -177,6 +182,13 @@ func (s *state) enterBudget(d *doc[BudgetDocument]) {
 	name := d.value.Budget.Name
 	before := s.budgets[name]
 	s.budgets[name] = d
+	if before != nil {
+		s.hits.drop(name, before.value.Budget.Match)
+	}
+	if !d.value.Deleted {
+		s.hits.put(name, d.value.Budget.Match)
+	}
+	s.scheduleWork(d.value)
 	if before == nil {
 		// While a reset is entered, names come in the order of their escaped keys, nearly sorted.
 		i, _ := slices.BinarySearch(s.names, name)
@@ -196,6 +208,21 @@ func (s *state) enterBudget(d *doc[BudgetDocument]) {
 		s.look(refOf(l.value))
 	}
 	s.wakeAll()
+}
+
+// scheduleWork notes when the background has something to do for a budget.
+func (s *state) scheduleWork(d BudgetDocument) {
+	name := d.Budget.Name
+	if at, never := opensAt(d); never {
+		s.openings.drop(name)
+	} else {
+		s.openings.set(name, int64(at))
+	}
+	if d.Deleted || d.Budget.Allocation.Policy != allocation.PolicyDemand {
+		s.bases.drop(name)
+	} else {
+		s.bases.add(name, 0)
+	}
 }
 
 func refOf(l allocation.Ledger) allocation.ShareRef {
@@ -218,6 +245,7 @@ func (s *state) enterLedger(e Event) error {
 	}
 	ref, d := refOf(l), &doc[allocation.Ledger]{item: e.Item, value: l}
 	s.ledgers[ref] = d
+	s.ends.set(ref, int64(l.Periods.End()))
 	list := s.terms[l.Budget]
 	i, found := findTerm(list, ref.Term)
 	if found {
@@ -253,6 +281,7 @@ func (s *state) termsOfKey(key string) map[allocation.ShareRef]*doc[allocation.L
 
 func (s *state) dropLedger(ref allocation.ShareRef, l *doc[allocation.Ledger]) {
 	delete(s.ledgers, ref)
+	s.ends.drop(ref)
 	delete(s.behind, ref)
 	delete(s.broken, ref)
 	delete(s.left, ref)

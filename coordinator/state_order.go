@@ -20,10 +20,9 @@ const maxPerTick = 5000
 // holds up nothing that stands behind it.
 type cursor string
 
-// portion gathers what is due, budget by budget in order, from the cursor on and round, until it is enough for one round.
-// The caller holds the lock.
-func portion[T any](s *state, from *cursor, due func(budget string) []T) (list []T) {
-	names := s.budgetNames()
+// portion gathers what is due of these budgets, which are sorted, from the cursor on and round, until it is enough for one
+// round of work. The caller holds the lock.
+func portion[T any](names []string, from *cursor, due func(budget string) []T) (list []T) {
 	first, found := slices.BinarySearch(names, string(*from))
 	if found {
 		first++
@@ -39,22 +38,17 @@ func portion[T any](s *state, from *cursor, due func(budget string) []T) (list [
 	return list
 }
 
-// budgetNames are all budgets that have a document or a ledger, in order.
-func (s *state) budgetNames() []string {
-	if len(s.strange) == 0 {
-		return s.names
+// budgetsOf are the budgets of these shares, in order.
+func budgetsOf(refs []allocation.ShareRef) (names []string) {
+	for _, ref := range refs {
+		names = append(names, ref.Budget)
 	}
-	// The document of a budget may be one of those that this version does not know.
-	names := s.names[:len(s.names):len(s.names)]
-	for name := range s.terms {
-		if s.budgets[name] == nil {
-			names = append(names, name)
-		}
-	}
-	if len(names) > len(s.names) {
-		slices.Sort(names)
-	}
-	return names
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func compareRefs(a, b allocation.ShareRef) int {
+	return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.Term, b.Term))
 }
 
 // lookAll looks at every ledger anew.
@@ -76,9 +70,7 @@ func sortedRefs[V any](m, less map[allocation.ShareRef]V) (refs []allocation.Sha
 			refs = append(refs, ref)
 		}
 	}
-	slices.SortFunc(refs, func(a, b allocation.ShareRef) int {
-		return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.Term, b.Term))
-	})
+	slices.SortFunc(refs, compareRefs)
 	return refs
 }
 
@@ -88,6 +80,9 @@ func (s *state) dropBudget(key string) {
 		if budgetKey(name) == key {
 			s.names = slices.Delete(slices.Clone(s.names), i, i+1)
 			s.changes = slices.DeleteFunc(s.changes, func(c configChange) bool { return c.budget == name })
+			s.hits.drop(name, s.budgets[name].value.Budget.Match)
+			s.openings.drop(name)
+			s.bases.drop(name)
 			delete(s.budgets, name)
 			return
 		}

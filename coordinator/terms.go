@@ -1,10 +1,13 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"sync"
 
 	"tranche/allocation"
@@ -36,6 +39,16 @@ func (s *Service) nextTerm(d BudgetDocument, now allocation.Instant) (allocation
 	return w.NextTerm(through, b.RunsAloneFor)
 }
 
+// opensAt is when the budget's next term must be opened, as nextTerm has it; never says that none will be.
+func opensAt(d BudgetDocument) (at allocation.Instant, never bool) {
+	b := d.Budget.WithDefaults()
+	through := d.OpenedThrough
+	if d.Deleted || through == allocation.Never || b.Window.Once != nil && through > b.Window.Once.From {
+		return 0, true
+	}
+	return through - allocation.Instant(b.Window.Horizon(b.RunsAloneFor)) + 1, false
+}
+
 // spread shortens first terms by budget, so that those of many budgets do not end in one second.
 func spread(name string) uint64 {
 	h := fnv.New64a()
@@ -47,11 +60,8 @@ func spread(name string) uint64 {
 func (s *Service) openTerms(ctx context.Context) (opened int, err error) {
 	now := s.instant()
 	s.state.mu.Lock()
-	due := portion(s.state, &s.state.opening, func(name string) []string {
+	due := portion(s.state.openings.due(int64(now), cmp.Compare), &s.state.opening, func(name string) []string {
 		d := s.state.budgets[name]
-		if d == nil || d.value.OpenedThrough == allocation.Never || d.value.Deleted {
-			return nil
-		}
 		if p, ok := s.nextTerm(d.value, now); ok && !s.state.descent().Frozen(p.Start()) {
 			return []string{name}
 		}
@@ -98,7 +108,8 @@ func (s *Service) bringOn(ctx context.Context) (followed int, err error) {
 	s.state.mu.Lock()
 	var due []allocation.ShareRef
 	if len(s.state.behind) > 0 {
-		due = portion(s.state, &s.state.following, func(budget string) []allocation.ShareRef { return s.behindOf(budget, now) })
+		behind := budgetsOf(slices.Collect(maps.Keys(s.state.behind)))
+		due = portion(behind, &s.state.following, func(budget string) []allocation.ShareRef { return s.behindOf(budget, now) })
 	}
 	s.state.mu.Unlock()
 	return eachOf(ctx, s, due, func(ref allocation.ShareRef) (Change, error) { return s.follow(ref, now), nil })
