@@ -43,6 +43,9 @@ func (l Ledger) Reconcile(h Holder, held Share, st ShareStatement, stamp string)
 	}
 	changed := l.Contradicts(held.Generation) || l.Generation.Number < held.Generation.Number
 	newer := held.Generation.Number > l.Generation.Number
+	if held.OpeningSpent > l.EntryAt(0).OpeningSpent {
+		l, changed = l.openedWith(held.OpeningSpent), true
+	}
 	for _, r := range runs {
 		l = l.cut(r.from)
 		if r.next < l.Periods.Len() {
@@ -167,7 +170,7 @@ func RebuildLedger(held Share, unit string) Ledger {
 			e.Limit, e.Highest = g.Limit, g.Limit
 		}
 	}
-	return l
+	return l.openedWith(held.OpeningSpent)
 }
 
 // Settle makes a ledger of a thawed history fit to be granted from: in every period all that is not proven to be

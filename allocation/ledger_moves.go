@@ -204,7 +204,7 @@ func (l Ledger) Lowered(i int) bool {
 func (l Ledger) GrantTo(h Holder) ShareGrant {
 	g := ShareGrant{
 		Budget: l.Budget, Version: l.Version, Policy: l.Policy, Regions: l.Regions, Template: l.Template,
-		Periods: l.Periods, Generation: l.Generation,
+		Periods: l.Periods, Generation: l.Generation, OpeningSpent: l.EntryAt(0).OpeningSpent,
 	}
 	for i, e := range l.Entries {
 		for _, a := range e.Allocations {

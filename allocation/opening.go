@@ -8,7 +8,9 @@ import "fmt"
 //	from 0: limit 2000  opening spent 1200   a: granted 400   b: granted 400     unallocated 0
 //	from 1: limit 2000                       a: granted 1000  b: granted 1000    unallocated 0
 //
-// It is out from the start, as what owners spend is, and no owner ever holds it; so no rule but the sums knows of it.
+// It is out from the start, as what owners spend is, and no owner ever holds it; so no rule but the sums knows of it. Yet
+// every owner is told, and states it with the shares that it holds: if etcd loses the term, and maybe the declaration too,
+// the ledger that is made anew counts it again.
 
 // openWith enters what was spent before the term's first period was opened. Where that is more than a limit that was
 // lowered meanwhile, the period begins overcommitted.
@@ -19,7 +21,17 @@ func (l Ledger) openWith(spent int64) Ledger {
 	if l.Periods.Len() > 1 {
 		l = l.cut(1)
 	}
-	l.Entries[0].OpeningSpent, l.Entries[0].Highest = spent, spent
+	e := &l.Entries[0]
+	e.OpeningSpent = spent
+	e.Highest = max(e.Highest, l.out(*e))
+	return l
+}
+
+// openedWith takes over what an owner knows to have been spent before the term's first period was opened.
+func (l Ledger) openedWith(spent int64) Ledger {
+	if spent > l.EntryAt(0).OpeningSpent {
+		l = l.cut(0).openWith(spent)
+	}
 	return l
 }
 

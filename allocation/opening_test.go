@@ -117,3 +117,40 @@ func TestOpeningSpentOnce(t *testing.T) {
 		t.Errorf("below 0: %v", err)
 	}
 }
+
+// A term that etcd lost is made anew from what owners hold of it, and what was spent before it must be in there: else it is
+// granted once more. It is the same whether the first to state it holds the first period or came later, and whether the
+// term was opened anew without it.
+func TestOpeningSpentSurvives(t *testing.T) {
+	limit := int64(100)
+	b := Budget{Name: "x", Unit: "requests", Limit: &limit, Window: Window{Every: Minute}, OpeningSpent: 60, Allocation: Policy{Policy: PolicyFixed, Weights: map[string]int64{"a": 1, "b": 1}}}
+	here, there := Holder{"a", "a1"}, Holder{"b", "b1"}
+	periods := Periods{First: 600, Step: 60, Count: 5}
+	l := OpenLedger(b, 1, periods, Members{Regions: []string{"a", "b"}, Holders: []Holder{here}}, genOf(1))
+	l, err := l.Follow(b, 1, 1, Members{Number: 1, Regions: []string{"a", "b"}, Holders: []Holder{here, there}}, genOf(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, _, _ := Share{}.Apply(l.GrantTo(here))
+	theirs, _, _ := Share{}.Apply(l.GrantTo(there))
+	if mine.OpeningSpent != 60 || theirs.OpeningSpent != 60 {
+		t.Errorf("the owners know of %d and %d", mine.OpeningSpent, theirs.OpeningSpent)
+	}
+	anew, err := OpenUnproven(b.Later(), 9, periods, Members{Regions: []string{"a", "b"}}, Standing{}, genOf(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, base := range map[string]Ledger{"from the first period": RebuildLedger(mine, b.Unit), "from a later one": RebuildLedger(theirs, b.Unit), "opened anew": anew} {
+		for _, o := range []struct {
+			Holder
+			Share
+		}{{there, theirs}, {here, mine}} {
+			if base, _, err = base.Reconcile(o.Holder, o.Share, o.Share.Statement(nil, nil), "new"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if base.EntryAt(0).OpeningSpent != 60 || base.EntryAt(1).OpeningSpent != 0 || base.Unallocated(0) > l.Unallocated(0) || base.Conserved() != nil {
+			t.Errorf("%s: %+v, %v", name, base.Entries, base.Conserved())
+		}
+	}
+}

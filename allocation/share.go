@@ -17,6 +17,8 @@ type Share struct {
 	Generation Generation   `json:"generation"`
 	Entries    []GrantEntry `json:"entries"` // by class, then From; Returned is the owner's own here
 	Sealed     bool         `json:"sealed,omitempty"`
+	// OpeningSpent is the ledger's, of the first period: see ShareGrant.
+	OpeningSpent int64 `json:"opening_spent,omitempty"`
 }
 
 // Term is the start of the share's term, its name.
@@ -61,7 +63,7 @@ func (s Share) Apply(g ShareGrant) (Share, bool, error) {
 	}
 	out := Share{
 		Budget: g.Budget, Version: g.Version, Template: g.Template, Policy: g.Policy, Regions: g.Regions,
-		Periods: g.Periods, Generation: g.Generation,
+		Periods: g.Periods, Generation: g.Generation, OpeningSpent: max(s.OpeningSpent, g.OpeningSpent),
 	}
 	for _, c := range []Class{General, Protected} {
 		out.Entries = append(out.Entries, s.applyClass(g, c)...)

@@ -194,6 +194,9 @@ type ShareGrant struct {
 	Periods    Periods      `json:"periods"`
 	Generation Generation   `json:"generation"`
 	Entries    []GrantEntry `json:"entries"`
+	// OpeningSpent was spent of the term's first period before the budget was declared: see Entry. No owner may spend it, and
+	// each remembers it, so that a ledger can be made anew from what any of them holds.
+	OpeningSpent int64 `json:"opening_spent,omitempty"`
 }
 
 // GrantEntry is what the ledger granted of each period that starts in [From, Until). Granted and Returned are cumulative.

@@ -81,8 +81,8 @@ func checkOpening(b allocation.Budget, cur *doc[BudgetDocument], add addProblem)
 		add("opening_spent", fmt.Sprintf("is %d, and the limit is %d", b.OpeningSpent, b.LimitOrZero()), "use at most the limit: then nothing is left in the first period")
 	case cur == nil || b.OpeningSpent == 0:
 	case cur.value.Lost:
-		add("opening_spent", "this budget was declared before, and etcd lost that: what is out of its running period is known from the regions only",
-			"leave it out; until the running period ends, declare a limit that is lower by it")
+		add("opening_spent", "this budget was declared before, and etcd lost that: the regions have stated what its first period began with, and it counts",
+			"leave it out")
 	case b.OpeningSpent != cur.value.Budget.OpeningSpent:
 		add("opening_spent", fmt.Sprintf("is %d, and it was %d when the budget was declared: it counts in the first period only, which was opened then", b.OpeningSpent, cur.value.Budget.OpeningSpent),
 			"leave it as it was, or out; lower the limit until the running period ends")

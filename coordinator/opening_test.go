@@ -108,3 +108,36 @@ func sumGranted(t coordinator.TermShares) (sum int64) {
 	}
 	return sum
 }
+
+// etcd goes back to before the declaration, and nobody but the regions knows of the budget: what was spent before it must
+// not be granted, neither to them nor after it is declared again.
+func TestOpeningSpentThatEtcdLost(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	snapshot := w.backup()
+	w.must(r, 201, "POST", "/v1/budgets", openingJSON("2000", "1200"))
+	w.round(r, east, west)
+	w.restore(snapshot)
+	w.round(r, east, west)
+	if w.standing().Freeze != nil {
+		t.Fatalf("%+v", w.standing())
+	}
+	again := openingJSON("2000", "1200")
+	if a := w.must(r, 422, "POST", "/v1/budgets", again); a["field"] != "opening_spent" {
+		t.Errorf("declared again: %v", a)
+	}
+	w.must(r, 201, "POST", "/v1/budgets", strings.Replace(again, `"opening_spent":1200,`, "", 1))
+	w.round(r, east, west)
+	w.conserved()
+	first := get[coordinator.SharesAnswer](w, r, "/v1/shares/acme/moved").Terms[0]
+	if first.OpeningSpent != 1200 || sumHeld(first) != 800 || first.Unallocated != 0 {
+		t.Errorf("the first period: %+v", first)
+	}
+}
+
+func sumHeld(t coordinator.TermShares) (sum int64) {
+	for _, r := range t.Regions {
+		sum += r.Granted - r.Returned
+	}
+	return sum
+}

@@ -29,6 +29,7 @@ func Seeds() []Seed {
 		{Seed: 70, For: 40 * time.Second, Reason: "as 31, with a synchronous replica"},
 		{Seed: 91, For: 40 * time.Second, Reason: "a node starts while its connection is silent: it serves once that is noticed"},
 		{Seed: 2, Kind: "etcd-restored", Reason: "a term that had been closed in what etcd lost was closed again, with nothing spent"},
+		{Seed: 3, Kind: "etcd-restored", Reason: "a limit that was raised was lost, and what was granted under it is overcommitted, and no more than that; later terms were taken for first ones"},
 		{Seed: 18, Kind: "etcd-restored", Reason: "a version of a budget that was lost was given out again, with another limit"},
 		{Seed: 15, Kind: "etcd-restored-bumped", Reason: "an acknowledgement by a document that went back: another replica took it for not stated"},
 		{Seed: 5016, Kind: "etcd-restored-twice", Reason: "as 18: the second restore gave out the versions of the first one again"},

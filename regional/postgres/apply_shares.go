@@ -20,6 +20,7 @@ type shareColumns struct {
 	regions     []string
 	generations []int64
 	stamps      []string
+	openings    []int64
 }
 
 func (c *shareColumns) add(s allocation.Share) error {
@@ -31,6 +32,7 @@ func (c *shareColumns) add(s allocation.Share) error {
 	c.versions, c.templates = append(c.versions, s.Version), append(c.templates, s.Template)
 	c.policies, c.regions = append(c.policies, string(policy)), append(c.regions, textArray(s.Regions))
 	c.generations, c.stamps = append(c.generations, s.Generation.Number), append(c.stamps, s.Generation.Stamp)
+	c.openings = append(c.openings, s.OpeningSpent)
 	return nil
 }
 
@@ -185,7 +187,7 @@ func (r *shareReader) shares(rows pgx.Rows) error {
 		var policy []byte
 		var gone bool
 		if err := rows.Scan(&ref.Budget, &ref.Term, &s.Version, &s.Template, &policy, &s.Regions, &p.First, &p.Step, &p.Count, &p.Instants,
-			&s.Generation.Number, &s.Generation.Stamp, &gone, &s.Sealed); err != nil {
+			&s.Generation.Number, &s.Generation.Stamp, &gone, &s.Sealed, &s.OpeningSpent); err != nil {
 			return err
 		}
 		if err := decode(policy, &s.Policy); err != nil {
@@ -222,7 +224,7 @@ func (a *application) writeShares(ctx context.Context, changed []allocation.Shar
 	}
 	q := &pgx.Batch{}
 	q.Queue(updateShares, rows.budgets, rows.terms, rows.versions, rows.templates, rows.policies, rows.regions,
-		rows.generations, rows.stamps, len(changed))
+		rows.generations, rows.stamps, rows.openings, len(changed))
 	q.Queue(deleteEntries, rows.budgets, rows.terms)
 	q.Queue(insertEntries, entries.args()...)
 	if err := a.t.run(ctx, q); err != nil {

@@ -18,7 +18,7 @@ on conflict do nothing`
 
 	lockSharesFully = `
 select s.budget, s.term, s.version, s.template, s.policy, s.regions, s.first_start, s.step, s.periods, s.instants,
-       s.generation, s.stamp, s.gone, s.sealed
+       s.generation, s.stamp, s.gone, s.sealed, s.opening_spent
 from (select distinct w.budget collate "C" as budget, w.term
       from unnest($1::text[], $2::bigint[]) as w (budget, term)
       order by 1, 2) as w
@@ -35,12 +35,12 @@ order by e.budget, e.term, e.class, e.from_start`
 with done as (
     update tranche.shares as s
     set version = w.version, template = w.template, policy = w.policy::json, regions = w.regions::text[],
-        generation = w.generation, stamp = w.stamp, changed = pg_current_xact_id()
-    from unnest($1::text[], $2::bigint[], $3::bigint[], $4::boolean[], $5::text[], $6::text[], $7::bigint[], $8::text[])
-         as w (budget, term, version, template, policy, regions, generation, stamp)
+        generation = w.generation, stamp = w.stamp, opening_spent = w.opening_spent, changed = pg_current_xact_id()
+    from unnest($1::text[], $2::bigint[], $3::bigint[], $4::boolean[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::bigint[])
+         as w (budget, term, version, template, policy, regions, generation, stamp, opening_spent)
     where s.budget = w.budget and s.term = w.term
     returning 1)
-select tranche.expect((select count(*) from done), $9, 'TR001', 'shares')`
+select tranche.expect((select count(*) from done), $10, 'TR001', 'shares')`
 
 	deleteEntries = `
 delete from tranche.share_entries as e using unnest($1::text[], $2::bigint[]) as w (budget, term)

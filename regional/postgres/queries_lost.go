@@ -74,7 +74,7 @@ update tranche.owner set stopped = 'sealed', detail = 'its incarnation was seale
 	selectSealing = `select region, incarnation, lost from tranche.owner where id = 1`
 
 	selectSealedShares = `
-select budget, term, version, template, policy, regions, first_start, step, periods, instants, generation, stamp, gone, sealed
+select budget, term, version, template, policy, regions, first_start, step, periods, instants, generation, stamp, gone, sealed, opening_spent
 from tranche.shares where not gone and generation > 0 order by budget, term`
 
 	selectSealedEntries = `

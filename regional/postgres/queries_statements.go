@@ -60,7 +60,7 @@ with ` + touchedShares + `
 select pg_snapshot_xmin(pg_current_snapshot())::text, (select closed_before from tranche.owner where id = 1),
        (select json_agg(json_build_object(
             'held', case when $5 then json_build_object('version', s.version, 'policy', s.policy, 'regions', s.regions,
-                'first', s.first_start, 'step', s.step, 'count', s.periods, 'instants', s.instants, 'sealed', s.sealed) end,
+                'first', s.first_start, 'step', s.step, 'count', s.periods, 'instants', s.instants, 'sealed', s.sealed, 'opening_spent', s.opening_spent) end,
             'shard', t.shard, 'budget', s.budget, 'term', s.term, 'template', s.template, 'generation', s.generation, 'stamp', s.stamp,
             'entries', (
                 select json_agg(json_build_object('from', e.from_start, 'until', e.until_start, 'class', e.class,

@@ -109,7 +109,7 @@ where budget > $1::text collate "C"
 order by budget limit $2`
 
 	exportShares = `
-select budget, term, version, template, policy, regions, first_start, step, periods, instants, generation, stamp, gone, sealed
+select budget, term, version, template, policy, regions, first_start, step, periods, instants, generation, stamp, gone, sealed, opening_spent
 from tranche.shares where budget = any($1::text[]) order by budget, term`
 
 	exportEntries = `

@@ -24,6 +24,7 @@ type statedHeld struct {
 	Policy  allocation.Policy `json:"policy"`
 	Regions []string          `json:"regions"`
 	Sealed  bool              `json:"sealed"`
+	Opening int64             `json:"opening_spent"`
 	storedPeriods
 }
 
@@ -63,6 +64,7 @@ func (s *statedShare) statement() allocation.ShareStatement {
 	out := share.Statement(used, instances)
 	if h := s.Held; h != nil {
 		share.Version, share.Policy, share.Regions, share.Periods, share.Sealed = h.Version, h.Policy, h.Regions, h.periods(), h.Sealed
+		share.OpeningSpent = h.Opening
 		out.Held = &share
 	}
 	return out

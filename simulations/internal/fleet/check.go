@@ -67,6 +67,7 @@ type budgetView struct {
 	doc    coordinator.BudgetDocument
 	limits map[int64]int64 // by version
 	unit   string          // never changes
+	first  bool            // the present revision opens its first term, which was not seen yet
 }
 
 func newChecks(f *fleet) *checks {
@@ -156,6 +157,7 @@ func (c *checks) budgetChanged(d coordinator.BudgetDocument) {
 			"budget %s went from version %d, number %d, opened through %s to %d, %d, %s", name, v.doc.Version, v.doc.Number, v.doc.OpenedThrough,
 			d.Version, d.Number, d.OpenedThrough)
 	}
+	v.first = v.doc.OpenedThrough == 0
 	limit := d.Budget.LimitOrZero()
 	if d.Deleted {
 		limit = 0

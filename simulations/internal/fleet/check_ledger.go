@@ -83,8 +83,8 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 	limit := b.limits[b.doc.Version]
 	if v == nil {
 		c.must(ref.Term >= c.ends[ref.Budget], 10, "the term %s of %s begins before %s, where the one before it ended", ref.Term, ref.Budget, c.ends[ref.Budget])
+		c.judgeOpening(next, b)
 		ended, known := c.ends[ref.Budget]
-		c.judgeOpening(next, !known)
 		if known && ref.Term > ended && b.doc.Budget.Window.Once == nil {
 			// Only a coordinator that was away until then leaves time out, and only time that was over.
 			c.must(ended <= c.latest, 10, "the term %s of %s leaves a gap after %s, and no replica's clock was there yet", ref.Term, ref.Budget, ended)
@@ -100,6 +100,9 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 		c.must(settled || next.Generation.Number > v.doc.Generation.Number, 8, "the ledger of %s, term %s, went from generation %s to %s", ref.Budget, ref.Term, v.doc.Generation, next.Generation)
 		c.must(samePeriods(next.Periods, v.doc.Periods), 10, "the periods of %s, term %s, changed from %+v to %+v", ref.Budget, ref.Term, v.doc.Periods, next.Periods)
 		c.must(next.Version >= v.doc.Version, 8, "the ledger of %s, term %s, went from version %d to %d", ref.Budget, ref.Term, v.doc.Version, next.Version)
+	}
+	if v.restored {
+		c.judgeMadeAnew(v, next, b)
 	}
 	if err := next.Conserved(); err != nil {
 		c.fail(1, "%v", err)

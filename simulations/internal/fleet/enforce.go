@@ -68,14 +68,25 @@ func (c *checks) openingOf(k allocation.UsageKey) int64 {
 }
 
 // judgeOpening judges that a ledger counts what was spent before as the operator declared it, in the budget's first term only.
-func (c *checks) judgeOpening(l allocation.Ledger, first bool) {
+func (c *checks) judgeOpening(l allocation.Ledger, b *budgetView) {
 	var declared int64
 	for i := range c.fleet.plan.budgets {
-		if p := &c.fleet.plan.budgets[i]; p.Name == l.Budget && first {
+		if p := &c.fleet.plan.budgets[i]; p.Name == l.Budget && b.first {
 			declared = p.OpeningSpent
 		}
 	}
+	b.first = false
 	c.must(l.EntryAt(0).OpeningSpent == declared, 1, "the term of %s of %s begins with %d spent before, and %d were declared", l.Periods.Start(), l.Budget, l.EntryAt(0).OpeningSpent, declared)
+}
+
+// judgeMadeAnew judges the same of a ledger that etcd lost: what owners state of it says what was spent before.
+func (c *checks) judgeMadeAnew(v *ledgerView, next allocation.Ledger, b *budgetView) {
+	if !c.standing.Frozen(next.Periods.Start()) {
+		c.judgeOpening(next, b) // nobody stated it: it is opened anew
+		return
+	}
+	c.must(next.EntryAt(0).OpeningSpent == v.doc.EntryAt(0).OpeningSpent, 1, "the term of %s of %s is made anew with %d spent before, and it was %d",
+		next.Periods.Start(), next.Budget, next.EntryAt(0).OpeningSpent, v.doc.EntryAt(0).OpeningSpent)
 }
 
 // judgeWatched judges what a decision says of budgets that are not enforced (invariant 11: what lets traffic through is
