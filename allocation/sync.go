@@ -52,6 +52,7 @@ type SyncCall struct {
 	Node              string      `json:"node"`               // the caller, for logs and reports
 	NodeURL           string      `json:"node_url,omitempty"` // where operators reach it, if it says so
 	Version           string      `json:"version,omitempty"`  // of the program
+	Shadow            bool        `json:"shadow,omitempty"`   // the node refuses nobody
 	History           History     `json:"history"`            // the newest one that the owner has stored; zero at first
 	Incarnation       string      `json:"incarnation"`        // empty asks for one
 	Home              Home        `json:"home"`

@@ -123,6 +123,7 @@ type NodeSeen struct {
 	Node    string    `json:"node"`
 	URL     string    `json:"url,omitempty"`
 	Version string    `json:"version,omitempty"`
+	Shadow  bool      `json:"shadow,omitempty"` // it refuses nobody
 	At      time.Time `json:"at"`
 }
 

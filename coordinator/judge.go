@@ -214,7 +214,7 @@ func contactOf(before Contact, call allocation.SyncCall, arrived time.Time) Cont
 	}
 	c.Marks = mergeMarks(before.Marks, call.Marks, before.Ended)
 	if call.Node != "" {
-		c.Nodes = []NodeSeen{{Node: call.Node, URL: call.NodeURL, Version: call.Version, At: arrived.UTC()}}
+		c.Nodes = []NodeSeen{{Node: call.Node, URL: call.NodeURL, Version: call.Version, Shadow: call.Shadow, At: arrived.UTC()}}
 	}
 	return c
 }

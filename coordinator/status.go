@@ -242,6 +242,11 @@ func (s *Service) regionProblems(regions []RegionAnswer, add addStatus) {
 			continue
 		}
 		admissionProblems(r, add)
+		for _, n := range r.Nodes {
+			if n.Shadow {
+				add(SeverityNote, "start it without --shadow before you rely on a limit", "node %s of region %s is in shadow: it refuses nobody, for no reason at all", n.Node, r.Region)
+			}
+		}
 		if skew := time.Duration(r.SkewMillis) * time.Millisecond; skew.Abs() > maxClockSkew {
 			add(SeverityWarning, "look at its database's clock (NTP)", "the clock of region %s lies %s from ours", r.Region, skew)
 		}

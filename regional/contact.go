@@ -87,6 +87,8 @@ func (k *keeper) report(ctx context.Context, err error) {
 	n := k.node
 	switch change := n.synced.result(n.now(), err); {
 	case change == "" || ctx.Err() != nil:
+	case errors.Is(err, ErrTokenUnknown): // no wait cures it
+		n.log.Error(change, "error", err)
 	case err != nil:
 		n.log.Warn(change, "error", err)
 	default:
@@ -153,7 +155,7 @@ func (k *keeper) sync(ctx context.Context) (again bool, err error) {
 func (k *keeper) introduce(call *allocation.SyncCall, hurry bool) {
 	n := k.node
 	call.Format, call.Deployment, call.Region = allocation.SyncFormat, n.cfg.Deployment, n.cfg.Region
-	call.Node, call.NodeURL, call.Version = n.cfg.Name, n.cfg.URL, n.cfg.Version
+	call.Node, call.NodeURL, call.Version, call.Shadow = n.cfg.Name, n.cfg.URL, n.cfg.Version, n.cfg.Shadow
 	if !hurry {
 		call.WaitMillis = n.cfg.SyncEvery.Milliseconds()
 	}

@@ -1,6 +1,7 @@
 package regional
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ type syncState struct {
 	loaded      Loaded // the owner's row as last read; without lists
 	last        time.Time
 	err         string
+	stranger    bool      // the coordinator does not know the region's token
 	coordinator time.Time // the coordinator's clock at the last answer
 	draining    bool
 	elsewhere   map[string]allocation.Elsewhere // by budget
@@ -23,6 +25,9 @@ func (s *syncState) result(now time.Time, err error) (change string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case errors.Is(err, ErrTokenUnknown) && !s.stranger:
+		s.stranger = true
+		change = "the coordinator does not know this region's token: the region goes on with what its terms cover, and gets nothing more"
 	case err != nil && (s.err == "" || s.last.IsZero() && s.err != err.Error()):
 		change = "out of contact with the coordinator: the region goes on with what its terms cover"
 	case err == nil && (s.err != "" || s.last.IsZero()):
@@ -32,7 +37,7 @@ func (s *syncState) result(now time.Time, err error) (change string) {
 		s.err = err.Error()
 		return change
 	}
-	s.last, s.err = now, ""
+	s.last, s.err, s.stranger = now, "", false
 	return change
 }
 

@@ -21,6 +21,10 @@ import (
 // maxAnswerBytes bounds an answer of the coordinator.
 const maxAnswerBytes = 32 << 20
 
+// ErrTokenUnknown is of a coordinator that answers, and does not know the region's token: it is of another deployment, or the
+// token was renewed. No wait cures it.
+var ErrTokenUnknown = errors.New("it does not know this region's token")
+
 // HTTPCoordinator calls any of a coordinator's replicas; after a failure the next call goes to the next one.
 type HTTPCoordinator struct {
 	urls   []string
@@ -109,6 +113,9 @@ func (c *HTTPCoordinator) post(ctx context.Context, to string, body []byte, answ
 	if resp.StatusCode != http.StatusOK {
 		var problem struct{ Title, Detail string }
 		_ = json.Unmarshal(data, &problem)
+		if resp.StatusCode == http.StatusUnauthorized {
+			return fmt.Errorf("status 401: %s: %w", strings.TrimSpace(problem.Title+" "+problem.Detail), ErrTokenUnknown)
+		}
 		return fmt.Errorf("status %d: %s", resp.StatusCode, strings.TrimSpace(problem.Title+" "+problem.Detail))
 	}
 	if err := json.Unmarshal(data, answer); err != nil {

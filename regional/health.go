@@ -57,6 +57,9 @@ func (e *estimate) typical(now time.Time) time.Duration {
 	return mean - mean/2*(idle%paceHalved)/paceHalved
 }
 
+// admitsNothing begins the reasons of a node that cannot admit.
+const admitsNothing = "admits nothing: "
+
 // readyWithin is how old the last commit may be for the node to be ready.
 const readyWithin = 3 * time.Second
 
@@ -152,7 +155,7 @@ func (h *health) ready(now time.Time) (bool, []string) {
 	var why []string
 	switch {
 	case h.setting != "":
-		why = append(why, "admits nothing: "+h.setting+" would lose commits in a crash")
+		why = append(why, admitsNothing+h.setting+" would lose commits in a crash")
 	case h.failure != "":
 		why = append(why, "admissions fail to commit: the last try to reach the database failed") // no address for callers without a token
 	case h.commitAt.IsZero():

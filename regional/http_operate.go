@@ -4,13 +4,29 @@ import (
 	"cmp"
 	"io"
 	"net/http"
+	"strings"
 
 	"tranche/allocation"
 )
 
 // status answers GET /v1/status.
 func (a *api) status(w http.ResponseWriter, _ *http.Request, _ string) {
-	writeJSON(w, http.StatusOK, "application/json", a.Status())
+	writeJSON(w, http.StatusOK, "application/json", a.statusNow())
+}
+
+// statusNow is the node's status, as its doors are. One in shadow is always ready to let everything through: were it taken
+// out of service for its database's absence, the gateway would refuse.
+func (a *api) statusNow() NodeStatus {
+	s := a.Status()
+	if !a.config.Shadow {
+		return s
+	}
+	s.Shadow = true
+	for _, why := range s.Reasons {
+		s.Warnings = append(s.Warnings, "nothing is decided, and everything is let through: "+strings.TrimPrefix(why, admitsNothing))
+	}
+	s.Ready, s.Reasons = true, nil
+	return s
 }
 
 // healthz says that the process runs; it does not speak of the database, whose absence no restart cures.
@@ -23,16 +39,19 @@ func (a *api) healthz(w http.ResponseWriter, _ *http.Request, _ string) {
 type readyBody struct {
 	Ready   bool     `json:"ready"`
 	Reasons []string `json:"reasons,omitempty"`
+
+	Warnings []string `json:"warnings,omitempty"`
+	Shadow   bool     `json:"shadow,omitempty"` // everything is let through
 }
 
 // readyz is 503 while admissions fail to commit.
 func (a *api) readyz(w http.ResponseWriter, _ *http.Request, _ string) {
-	s := a.Status()
+	s := a.statusNow()
 	status := http.StatusOK
 	if !s.Ready {
 		status = http.StatusServiceUnavailable
 	}
-	writeJSON(w, status, "application/json", readyBody{Ready: s.Ready, Reasons: s.Reasons})
+	writeJSON(w, status, "application/json", readyBody{Ready: s.Ready, Reasons: s.Reasons, Warnings: s.Warnings, Shadow: s.Shadow})
 }
 
 func (a *api) serveMetrics(w http.ResponseWriter, r *http.Request, _ string) {

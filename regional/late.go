@@ -70,7 +70,7 @@ func (l *Late) Status() NodeStatus {
 	}
 	return NodeStatus{
 		Region: l.region, Node: l.name, Stopped: allocation.Starting, StoppedDetail: "the database has not been reached yet",
-		Reasons: []string{"admits nothing: the database has not been reached yet"},
+		Reasons: []string{admitsNothing + "the database has not been reached yet"},
 	}
 }
 

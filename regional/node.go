@@ -26,6 +26,7 @@ type Config struct {
 	Name       string // of the node, unique in its region
 	URL        string // where operators reach it, told to the coordinator; may be empty
 	Version    string // of the program
+	Shadow     bool   // its doors refuse nobody; told to the coordinator
 	Deployment string // that the region's token belongs to
 
 	Coordinator Coordinator

@@ -9,6 +9,8 @@ import (
 // ownTurn is how recent this node's own last call must be to speak for the region's contact.
 const ownTurn = 10 * time.Second
 
+const warnStranger = "the coordinator does not know this region's token: the region goes on with what it holds, and refuses when its terms are over"
+
 // Status tells how the node and its region are, from memory.
 func (n *Node) Status() NodeStatus {
 	now, catalogue := n.now(), n.catalogue.Load()
@@ -33,7 +35,10 @@ func (n *Node) Status() NodeStatus {
 	}
 	if s.Stopped != "" {
 		s.Ready = false
-		s.Reasons = append(s.Reasons, "admits nothing: "+string(s.Stopped))
+		s.Reasons = append(s.Reasons, admitsNothing+string(s.Stopped))
+	}
+	if s.Sync.TokenUnknown {
+		s.Warnings = append(s.Warnings, warnStranger)
 	}
 	s.Runway = runway(catalogue, n.clock.instant())
 	for _, b := range catalogue.Budgets() {
@@ -109,7 +114,7 @@ func (s *syncState) status(out *NodeStatus, now time.Time, databaseNow int64) {
 	if l.OldestReservation != 0 {
 		out.Reservations.Oldest = time.UnixMicro(l.OldestReservation).UTC()
 	}
-	out.Sync = SyncStatus{LastSuccess: s.last, LastError: s.err, Draining: s.draining, Revision: l.Revision}
+	out.Sync = SyncStatus{LastSuccess: s.last, LastError: s.err, TokenUnknown: s.stranger, Draining: s.draining, Revision: l.Revision}
 	if l.ObservedAt != 0 {
 		age := float64(databaseNow-l.ObservedAt) / 1e6
 		out.Sync.EvidenceAgeSeconds = &age

@@ -243,7 +243,9 @@ func TestLateBackend(t *testing.T) {
 	a := newAPI(HTTPConfig{Metrics: NewMetrics(prometheus.NewRegistry()), Shadow: true}, late)
 	w := &apiWorld{api: a, t: t}
 	wantStatus(t, w.admit("a", `{"labels":{"tenant":"acme"}}`), 200, `"would":"database_unavailable"`)
-	wantStatus(t, w.call("GET", "/readyz", ""), http.StatusServiceUnavailable, "not been reached")
+	// Were it not ready, it would be taken out of service, and the gateway would refuse.
+	wantStatus(t, w.call("GET", "/readyz", ""), http.StatusOK, `"ready":true,"warnings":["nothing is decided, and everything is let through: the database has not been reached yet"],"shadow":true`)
+	wantStatus(t, w.call("GET", "/v1/status", ""), http.StatusOK, `"shadow":true`, `"ready":true`, `"stopped":"starting"`)
 	wantStatus(t, w.call("GET", "/v1/reservations", ""), 503, `"reason":"starting"`)
 	wantStatus(t, w.call("GET", "/v1/decisions/a", ""), 503)
 	wantStatus(t, w.call("GET", "/v1/account", ""), 503)

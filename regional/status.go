@@ -21,6 +21,9 @@ type NodeStatus struct {
 	// callers without a token, so they name no address and no secret.
 	Ready   bool     `json:"ready"`
 	Reasons []string `json:"reasons,omitempty"`
+	// Warnings are, in such words too, what will end admissions if nobody sees to it.
+	Warnings []string `json:"warnings,omitempty"`
+	Shadow   bool     `json:"shadow,omitempty"` // it refuses nobody, and is ready to do so whatever is wrong
 
 	Stopped       allocation.Reason `json:"stopped,omitempty"` // why the owner admits nothing
 	StoppedDetail string            `json:"stopped_detail,omitempty"`
@@ -43,6 +46,8 @@ type SyncStatus struct {
 	LastSuccess time.Time `json:"last_success,omitzero"`
 	AgeSeconds  float64   `json:"age_seconds"` // since LastSuccess, or since the node's start
 	LastError   string    `json:"last_error,omitempty"`
+	// TokenUnknown says that the coordinator answers, and does not know the region's token.
+	TokenUnknown bool `json:"token_unknown,omitempty"`
 	Draining    bool      `json:"draining,omitempty"`
 	Revision    int64     `json:"revision"` // of the ledger, as last heard
 	// EvidenceAgeSeconds is how long ago the coordinator read what the owner has stored; nil: never.

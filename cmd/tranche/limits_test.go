@@ -82,7 +82,8 @@ func testUnfitNode(t *testing.T, s *stage.Stage) {
 	if said := run(t, "check", "tenant=unfit", "--spend", "--id", "unfit-1", "--node", "http://"+address); !strings.Contains(said, "refused in us-east: unsafe_settings (503)") {
 		t.Errorf("asked to spend: %s", said)
 	}
-	if status, _, body, err := anonymous(t, address).Send(t.Context(), api.Call{Method: http.MethodGet, Path: "/readyz"}); err != nil || status != 503 {
+	if status, _, body, err := anonymous(t, address).Send(t.Context(), api.Call{Method: http.MethodGet, Path: "/readyz"}); err != nil || status != 503 ||
+		!strings.Contains(string(body), "does not know this region's token") {
 		t.Errorf("/readyz: %d %s %v", status, body, err)
 	}
 }

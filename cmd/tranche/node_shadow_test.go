@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -62,5 +63,19 @@ func TestShadowNodeWithoutAnything(t *testing.T) {
 	answer.Body.Close()
 	if h := answer.Header.Get("Tranche-Shadow"); answer.StatusCode != 200 || h != "would=database_unavailable" {
 		t.Errorf("status %d, %s", answer.StatusCode, h)
+	}
+	// It stays in service, and whoever looks sees that it lets everything through, and why.
+	ready, err := http.Get("http://" + address + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(ready.Body)
+	ready.Body.Close()
+	if ready.StatusCode != 200 || !strings.Contains(string(text), `"shadow":true`) || !strings.Contains(string(text), "everything is let through") {
+		t.Errorf("/readyz: %d %s", ready.StatusCode, text)
+	}
+	said := run(t, "status", "--node", "http://"+address, "--node-token", "a-token-of-a-gateway")
+	if !strings.Contains(said, "yes, in shadow: it refuses nobody") || !strings.Contains(said, "everything is let through") || strings.Contains(said, "admits nothing") {
+		t.Errorf("status says: %s", said)
 	}
 }

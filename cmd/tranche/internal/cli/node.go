@@ -191,7 +191,7 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	metrics := regional.NewMetrics(registry)
 	config := regional.Config{
-		Region: o.region, Name: o.nodeName(listener.Addr()), URL: o.url(listener.Addr()), Version: Version(), Deployment: deployment,
+		Region: o.region, Name: o.nodeName(listener.Addr()), URL: o.url(listener.Addr()), Version: Version(), Shadow: o.shadow, Deployment: deployment,
 		Coordinator: coordinator, SyncEvery: o.syncEvery, Retention: allocation.Duration(o.retention / time.Second), Lanes: o.lanes,
 		Log: log, Metrics: metrics, Memory: o.memory.open(),
 	}

@@ -179,7 +179,7 @@ func (a *App) nodeStatus(ctx context.Context, client *api.Client) error {
 	a.table([]string{"node", s.Node}, [][]any{
 		{"region", s.Region},
 		{"version", s.Version},
-		{"ready", map[bool]string{true: "yes", false: "no"}[s.Ready]},
+		{"ready", map[bool]string{true: "yes", false: "no"}[s.Ready] + yes(s.Shadow, ", in shadow: it refuses nobody")},
 		{"last commit", a.ago(&s.LastCommitAt)},
 		{"this node's last turn", a.lastSync(s.Sync)},
 		{"runway", runway},
@@ -222,17 +222,26 @@ func nodeProblems(s regional.NodeStatus) []coordinator.StatusProblem {
 	add := func(severity, what, next string) {
 		list = append(list, coordinator.StatusProblem{Severity: severity, What: what, Next: next})
 	}
-	if s.Stopped != "" {
+	switch {
+	case s.Shadow && s.Stopped != "":
+		add(coordinator.SeverityWarning, strings.TrimSpace(fmt.Sprintf("in shadow: nothing is decided, and everything is let through: %s %s", s.Stopped, s.StoppedDetail)),
+			"look at the region's Postgres and at the node's log; until then nothing is charged")
+	case s.Shadow && s.LastCommitError != "":
+		add(coordinator.SeverityWarning, "in shadow: nothing is decided, and everything is let through: admissions fail to commit",
+			"look at the region's Postgres and at the node's log; until then nothing is charged")
+	case s.Shadow:
+		add(coordinator.SeverityNote, "in shadow: this node refuses nobody, for no reason at all", "start it without --shadow before you rely on a limit")
+	case s.Stopped != "":
 		next := "look at the node's log and at the coordinator: `tranche status`"
 		if s.Stopped == allocation.UnsafeSettings {
 			next = "turn that setting on in the region's Postgres; it goes on by itself"
 		}
 		add(coordinator.SeverityCritical, strings.TrimSpace(fmt.Sprintf("the region admits nothing: %s %s", s.Stopped, s.StoppedDetail)), next)
-	} else if !s.Ready {
+	case !s.Ready:
 		add(coordinator.SeverityCritical, "the node is not ready: "+strings.Join(s.Reasons, "; "), "look at the region's Postgres and at the node's log")
 	}
-	if strings.Contains(s.Sync.LastError, "status 401") {
-		add(coordinator.SeverityWarning, "the coordinator does not know this region's token: it may be of another deployment, or the token was renewed",
+	if s.Sync.TokenUnknown {
+		add(coordinator.SeverityCritical, "the coordinator does not know this region's token: it may be of another deployment, or the token was renewed",
 			"correct the node's --coordinator, or start it with a token that is known there: `tranche regions token "+s.Region+"`")
 	}
 	age := time.Duration(s.Sync.AgeSeconds * float64(time.Second))
