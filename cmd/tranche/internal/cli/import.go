@@ -51,7 +51,7 @@ csv has a line of column names: budget, limit, window (1m, hour, day, month, …
 			}
 			r, err := read(in, policy)
 			if err != nil {
-				return fmt.Errorf("import %s: %w", args[0], err)
+				return usageError{fmt.Errorf("import %s: %w", args[0], err)}
 			}
 			return a.showImport(r, shadow)
 		},

@@ -59,17 +59,23 @@ var known = []string{"key", "value", "rate_limit", "descriptors", "shadow_mode",
 func (e *envoy) descriptors(above descriptor, list any) {
 	all, _ := list.([]any)
 	for _, one := range all {
-		if fields, ok := one.(map[string]any); ok {
-			e.descriptor(above, fields)
+		fields, ok := one.(map[string]any)
+		if !ok {
+			continue
 		}
+		if key := fmt.Sprint(fields["key"]); valueOf(fields) == "" {
+			if which, ok := covered(fields, valuesBeside(all, key)); !ok {
+				e.note(above.where+" / "+key, "has no equivalent beside %s=%s: Envoy counts a request at the most exact descriptor only, and a template has no exceptions; it is not imported, nor what is below it. "+
+					"Give each value an entry, or take the limit of %s out and put one label on the requests that it is for", key, which, key)
+				continue
+			}
+		}
+		e.descriptor(above, fields)
 	}
 }
 
 func (e *envoy) descriptor(above descriptor, fields map[string]any) {
-	key, value := fmt.Sprint(fields["key"]), ""
-	if v, given := fields["value"]; given && v != nil {
-		value = fmt.Sprint(v)
-	}
+	key, value := fmt.Sprint(fields["key"]), valueOf(fields)
 	label := labelOf(key)
 	d := descriptor{name: above.name, where: above.where + " / " + key, match: maps.Clone(above.match), labels: slices.Clone(above.labels), limited: above.limited}
 	if d.match == nil {

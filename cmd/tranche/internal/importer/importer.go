@@ -2,6 +2,8 @@
 package importer
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -49,14 +51,24 @@ var columns = []string{"budget", "limit", "window", "unit", "match", "enforcemen
 // requests), match (like "tenant=acme plan=free") and enforcement. All go by the policy.
 func CSV(in io.Reader, policy allocation.Policy) (Result, error) {
 	var r Result
-	lines := csv.NewReader(in)
+	text := bufio.NewReader(in)
+	if err := readable(text); err != nil {
+		return r, err
+	}
+	lines := csv.NewReader(text)
 	head, err := lines.Read()
-	if err != nil {
-		return r, fmt.Errorf("read the line of column names: %w", err)
+	switch {
+	case errors.Is(err, io.EOF):
+		return r, errors.New("line 1: the file is empty; begin it with a line of column names: budget,limit,window")
+	case err != nil:
+		return r, fmt.Errorf("line 1: %w; write the column names with commas between them: budget,limit,window", err)
+	}
+	for i, name := range head {
+		head[i] = strings.ToLower(strings.TrimSpace(name))
 	}
 	for _, need := range columns[:3] {
 		if !slices.Contains(head, need) {
-			return r, fmt.Errorf("the first line lacks the column %s; it has %s", need, strings.Join(head, ", "))
+			return r, fmt.Errorf("line 1: the column %s is missing; there are %s. Begin the file with a line of column names: budget,limit,window", need, strings.Join(head, ", "))
 		}
 	}
 	for _, name := range head {
@@ -68,6 +80,9 @@ func CSV(in io.Reader, policy allocation.Policy) (Result, error) {
 		line, err := lines.Read()
 		if errors.Is(err, io.EOF) {
 			return r, nil
+		}
+		if wrong, is := errors.AsType[*csv.ParseError](err); is {
+			return r, fmt.Errorf("line %d: %w; give each line the %d columns of the first, and put a value that holds a comma into quotes", wrong.StartLine, wrong.Err, len(head))
 		}
 		if err != nil {
 			return r, fmt.Errorf("read the CSV: %w", err)
@@ -84,6 +99,25 @@ func CSV(in io.Reader, policy allocation.Policy) (Result, error) {
 			r.add(where, b)
 		}
 	}
+}
+
+// readable passes over a byte order mark, and says what a spreadsheet has saved that is no CSV with commas.
+func readable(text *bufio.Reader) error {
+	start, _ := text.Peek(4096) // a file that is shorter is all there
+	if bytes.HasPrefix(start, []byte("\xef\xbb\xbf")) {
+		start = start[3:]
+		if _, err := text.Discard(3); err != nil {
+			return fmt.Errorf("read the CSV: %w", err)
+		}
+	}
+	first, _, _ := bytes.Cut(start, []byte("\n"))
+	switch {
+	case bytes.HasPrefix(start, []byte("\xff\xfe")), bytes.HasPrefix(start, []byte("\xfe\xff")), bytes.IndexByte(first, 0) >= 0:
+		return errors.New("line 1: the file is in UTF-16; save it as CSV in UTF-8")
+	case !bytes.Contains(first, []byte(",")) && bytes.ContainsAny(first, ";\t"):
+		return errors.New("line 1: the columns are separated by semicolons or tabs; save the file with commas, as in budget,limit,window")
+	}
+	return nil
 }
 
 func fromFields(fields map[string]string, policy allocation.Policy) (b allocation.Budget, err error) {

@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,7 +88,59 @@ func TestCSV(t *testing.T) {
 	if !strings.Contains(fmt.Sprint(r.Notes), "line 4 is not imported: limit") {
 		t.Errorf("%v", r.Notes)
 	}
-	if _, err := CSV(strings.NewReader("budget,limit\n"), home); err == nil || !strings.Contains(err.Error(), "window") {
-		t.Error(err)
+	// As a spreadsheet saves it: a byte order mark, column names with capitals, lines that end with \r\n.
+	r, err = CSV(strings.NewReader("\xef\xbb\xbfBudget, Limit,window\r\nacme,100,1m\r\n"), home)
+	if err != nil || len(r.Budgets) != 1 || r.Budgets[0].Name != "acme" || len(r.Notes) != 0 {
+		t.Errorf("%+v %v", r, err)
+	}
+	for text, want := range map[string]string{
+		"budget,limit\n":                    "line 1: the column window is missing; there are budget, limit. Begin the file",
+		"":                                  "line 1: the file is empty",
+		"budget;limit;window\nacme;1;1m\n":  "line 1: the columns are separated by semicolons or tabs; save the file with commas",
+		"\xef\xbb\xbfbudget;limit;window\n": "line 1: the columns are separated by semicolons",
+		"\xff\xfeb\x00u\x00":                "line 1: the file is in UTF-16; save it",
+		"budget,limit,window\na,1,1m\nb,1,000\nc,1,1m,x\n": "line 4: wrong number of fields; give each line the 3 columns",
+	} {
+		if _, err := CSV(strings.NewReader(text), home); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// If this failed, a tenant with a limit of its own would be held to that of all others too, which Envoy does not do.
+func TestEnvoyKeyBesideItsValues(t *testing.T) {
+	const values = `
+domain: edge
+descriptors:
+  - {key: tenant, value: acme, rate_limit: {unit: minute, requests_per_unit: %s}%s}
+  - {key: tenant, value: beta, rate_limit: {unit: minute, requests_per_unit: 5}}
+  - {key: tenant, rate_limit: {unit: minute, requests_per_unit: 10}%s}
+`
+	for name, c := range map[string]struct {
+		limit, acme, alone string
+		template           bool // made of the key alone
+	}{
+		"higher for one":         {"100", "", "", false},
+		"lower for each":         {"10", "", "", true},
+		"another unit":           {"5", ", shadow_mode: false", ", detailed_metric: true", true},
+		"in shadow for one":      {"5", ", shadow_mode: true", "", false},
+		"all of them in shadow":  {"5", ", shadow_mode: true", ", shadow_mode: true", true},
+		"unlimited for one":      {"5, unlimited: true", "", "", false},
+		"something below":        {"5", "", ", descriptors: [{key: path, rate_limit: {unit: minute, requests_per_unit: 1}}]", false},
+		"a unit that none knows": {"5, unit: fortnight", "", "", false},
+	} {
+		text := fmt.Sprintf(values, c.limit, c.acme, c.alone)
+		if name == "a unit that none knows" {
+			text = strings.Replace(text, "unit: minute, requests_per_unit: 5, unit: fortnight", "unit: fortnight, requests_per_unit: 5", 1)
+		}
+		r, err := Envoy(strings.NewReader(text), home)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		template := slices.ContainsFunc(r.Budgets, func(b allocation.Budget) bool { return b.IsTemplate() })
+		said := strings.Contains(fmt.Sprint(r.Notes), "tenant has no equivalent beside tenant=acme") || strings.Contains(fmt.Sprint(r.Notes), "edge / tenant has no equivalent beside tenant=acme")
+		if template != c.template || said == c.template {
+			t.Errorf("%s: a template %v, said %v: %v", name, template, said, r.Notes)
+		}
 	}
 }
