@@ -194,8 +194,32 @@ func TestShadowReport(t *testing.T) {
 	if len(s.Causes) != 1 || c.Reason != "ceiling_reached" || c.Units != 11 || c.LegacyAllow != 4 || c.LegacyDeny != 1 || c.To[0].Labels["user"] != "lee" || c.To[0].Count != 4 || c.To[1].Units != 3 {
 		t.Errorf("%+v", s.Causes)
 	}
+	for _, b := range report.Budgets {
+		if b.WouldRefuse > b.Decided {
+			t.Errorf("%q: %d of %d decided would be refused", b.Budget, b.WouldRefuse, b.Decided)
+		}
+	}
 	if p := s.Peak; p.Asked != 16 || p.Suggested != 20 || p.Periods != 1 || p.Whole != 0 || p.Period != "2026-06-01T12:00:00Z" {
 		t.Errorf("%+v", p)
+	}
+}
+
+// If this failed, one caller's mistake would be the limit that the report suggests, or more would be refused than was decided.
+func TestShadowReportOfImpossibleCosts(t *testing.T) {
+	w := withShadow(t)
+	w.admit("a", `{"labels":{"tenant":"s"},"costs":{"requests":2}}`)
+	for i := range 3 {
+		wantStatus(t, w.admit(fmt.Sprint("big-", i), fmt.Sprintf(`{"labels":{"tenant":"s"},"costs":{"requests":%d}}`, allocation.MaxUnits)), 200, `"would":"cost_exceeds_limit"`)
+	}
+	w.owner.force = allocation.DatabaseUnavailable // of no budget
+	w.admit("down", `{"labels":{"tenant":"s"}}`)
+	report := w.watch.Report(time.UnixMicro(apiStart))
+	none, s := report.Budgets[0], report.Budgets[1]
+	if none.Decided != 1 || none.WouldRefuse != 1 {
+		t.Errorf("of no budget: %+v", none)
+	}
+	if s.Decided != 4 || s.WouldRefuse != 3 || s.Impossible != 3 || s.GreatestCost != allocation.MaxUnits || s.Asked != allocation.MaxUnits || s.Peak.Asked != 2 || s.Peak.Suggested != 3 {
+		t.Errorf("%+v %+v", s, s.Peak)
 	}
 }
 

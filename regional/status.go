@@ -47,9 +47,9 @@ type SyncStatus struct {
 	AgeSeconds  float64   `json:"age_seconds"` // since LastSuccess, or since the node's start
 	LastError   string    `json:"last_error,omitempty"`
 	// TokenUnknown says that the coordinator answers, and does not know the region's token.
-	TokenUnknown bool `json:"token_unknown,omitempty"`
-	Draining    bool      `json:"draining,omitempty"`
-	Revision    int64     `json:"revision"` // of the ledger, as last heard
+	TokenUnknown bool  `json:"token_unknown,omitempty"`
+	Draining     bool  `json:"draining,omitempty"`
+	Revision     int64 `json:"revision"` // of the ledger, as last heard
 	// EvidenceAgeSeconds is how long ago the coordinator read what the owner has stored; nil: never.
 	EvidenceAgeSeconds *float64 `json:"evidence_age_seconds,omitempty"`
 }

@@ -49,6 +49,8 @@ type watchedBudget struct {
 	unit, enforcement string
 	limit, share      int64
 	decided, asked    int64
+	impossible        int64 // requests whose cost is above the whole limit
+	greatest          int64 // cost of them
 	causes            map[allocation.Reason]*watchedReason
 	stricter, looser  int64
 	sums              map[sumKey]int64
@@ -121,6 +123,7 @@ func (w *Watch) enter(one *watched) {
 	if !d.Admitted() {
 		cause, blames = d.Reason, d.Blames
 	}
+	seen := make([]string, 0, len(d.Budgets)) // a budget may have several lines, of which each is counted
 	for i := range d.Budgets {
 		b := &d.Budgets[i]
 		of := w.budget(b.Budget)
@@ -128,6 +131,11 @@ func (w *Watch) enter(one *watched) {
 			continue
 		}
 		of.see(b)
+		if slices.Contains(seen, b.Budget) {
+			continue
+		}
+		seen = append(seen, b.Budget)
+		of.decided++
 		if cause == "" && one.legacy == legacyDeny {
 			of.looser++
 		}
@@ -140,7 +148,11 @@ func (w *Watch) enter(one *watched) {
 	if b := blamed(&as); b != nil {
 		units = max(0, b.Requested)
 	}
-	if of := w.budget(blamedName(&as)); of != nil {
+	name := blamedName(&as)
+	if of := w.budget(name); of != nil {
+		if !slices.Contains(seen, name) { // of no budget, or before any budget was looked at
+			of.decided++
+		}
 		of.refuse(cause, units, one)
 	}
 }
@@ -158,8 +170,12 @@ func (w *Watch) budget(name string) *watchedBudget {
 // see enters one budget's part of a decision.
 func (of *watchedBudget) see(b *allocation.BudgetDecision) {
 	of.unit, of.enforcement, of.limit, of.share = b.Unit, cmp.Or(b.Enforcement, allocation.Enforce), b.Limit, b.Share
-	of.decided++
-	of.asked += max(0, b.Requested)
+	cost := max(0, b.Requested)
+	of.asked = plus(of.asked, cost)
+	if b.Reason == allocation.CostExceedsLimit { // one mistake of a caller's must not be the peak
+		of.impossible, of.greatest = of.impossible+1, max(of.greatest, cost)
+		return
+	}
 	if b.Until == 0 {
 		return
 	}
@@ -167,9 +183,12 @@ func (of *watchedBudget) see(b *allocation.BudgetDecision) {
 	if _, known := of.sums[key]; !known && len(of.sums) >= maxSums && !of.forgetOldest(b.Period) {
 		return
 	}
-	of.sums[key] += max(0, b.Requested)
+	of.sums[key] = plus(of.sums[key], cost)
 	of.periods[b.Period] = b.Until
 }
+
+// plus adds, and stays at the most that a limit may be.
+func plus(sum, n int64) int64 { return min(sum+n, allocation.MaxUnits) }
 
 // forgetOldest makes room by the oldest period, if it is older than this one; but the greatest sum of it stays.
 func (of *watchedBudget) forgetOldest(now allocation.Instant) bool {
@@ -209,7 +228,7 @@ func (of *watchedBudget) refuse(cause allocation.Reason, units int64, one *watch
 	if c == nil {
 		return
 	}
-	c.count, c.units = c.count+1, c.units+units
+	c.count, c.units = c.count+1, plus(c.units, units)
 	switch one.legacy {
 	case legacyAllow:
 		c.legacyAllow++
@@ -227,5 +246,5 @@ func (of *watchedBudget) refuse(cause allocation.Reason, units int64, one *watch
 		c.others++
 		return
 	}
-	to.count, to.units = to.count+1, to.units+units
+	to.count, to.units = to.count+1, plus(to.units, units)
 }

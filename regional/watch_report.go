@@ -30,6 +30,9 @@ type ShadowBudget struct {
 	Share       int64  `json:"share"`                 // of the region
 	Decided     int64  `json:"decided"`
 	Asked       int64  `json:"asked"` // units
+	// Impossible are the requests whose cost is above the whole limit; they are in no peak. GreatestCost is the most of them.
+	Impossible   int64 `json:"impossible"`
+	GreatestCost int64 `json:"greatest_impossible_cost,omitempty"`
 	// WouldRefuse are the requests that enforcement refused, or would have.
 	WouldRefuse int64         `json:"would_refuse"`
 	Causes      []ShadowCause `json:"causes"`
@@ -94,7 +97,7 @@ func (w *Watch) Report(now time.Time) ShadowReport {
 func (of *watchedBudget) report(name string, since, now allocation.Instant) ShadowBudget {
 	out := ShadowBudget{
 		Budget: name, Unit: of.unit, Enforcement: of.enforcement, Limit: of.limit, Share: of.share, Decided: of.decided, Asked: of.asked,
-		Stricter: of.stricter, Looser: of.looser, Causes: []ShadowCause{},
+		Impossible: of.impossible, GreatestCost: of.greatest, Stricter: of.stricter, Looser: of.looser, Causes: []ShadowCause{},
 	}
 	for reason, c := range of.causes {
 		out.WouldRefuse += c.count

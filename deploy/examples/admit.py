@@ -2,7 +2,8 @@
 
     python3 admit.py http://127.0.0.1:7080 acme
 
-Prints what became of it, and ends with 0 (served), 1 (refused) or 2 (nobody decided).
+TRANCHE_NODE_TOKEN holds the gateway's token, where the node asks for one. Prints what became of it, and ends with 0 (served),
+1 (refused, or called wrongly) or 2 (nobody decided).
 """
 import json
 import os
@@ -65,4 +66,7 @@ def main(node, tenant):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:3]))
+    if len(sys.argv) != 3 or not sys.argv[1].startswith(("http://", "https://")):
+        sys.exit("usage: python3 admit.py NODE TENANT, as in: python3 admit.py http://127.0.0.1:7080 acme\n"
+                 "TRANCHE_NODE_TOKEN holds the gateway's token, where the node asks for one")
+    sys.exit(main(sys.argv[1].rstrip("/"), sys.argv[2]))

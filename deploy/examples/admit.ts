@@ -2,7 +2,8 @@
 //
 //   node admit.ts http://127.0.0.1:7080 acme        (Node.js 22.18 and later; earlier: through a compiler)
 //
-// Prints what became of it, and ends with 0 (served), 1 (refused) or 2 (nobody decided).
+// TRANCHE_NODE_TOKEN holds the gateway's token, where the node asks for one. Prints what became of it, and ends with 0 (served),
+// 1 (refused, or called wrongly) or 2 (nobody decided).
 import { randomUUID } from "node:crypto";
 
 type Answer = { decision?: string; reason: string; region?: string; state?: string };
@@ -55,4 +56,9 @@ async function main(node: string, tenant: string): Promise<number> {
   return 0;
 }
 
-process.exitCode = await main(process.argv[2], process.argv[3]);
+if (process.argv.length !== 4 || !/^https?:/.test(process.argv[2])) {
+  console.error("usage: node admit.ts NODE TENANT, as in: node admit.ts http://127.0.0.1:7080 acme");
+  console.error("TRANCHE_NODE_TOKEN holds the gateway's token, where the node asks for one");
+  process.exit(1);
+}
+process.exitCode = await main(process.argv[2].replace(/\/$/, ""), process.argv[3]);

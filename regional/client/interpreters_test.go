@@ -37,6 +37,8 @@ func TestExamplesOfOtherLanguages(t *testing.T) {
 			}
 			checkExample(t, 1, "refused: no_budget", interpreter, command[1], nodeURL, "nobody")
 			checkExample(t, 1, "refused: of_the_future", interpreter, command[1], newHop(t, says(200, `{"decision":"admitted","reason":"of_the_future"}`)).URL, "acme")
+			checkExample(t, 1, "usage: ", interpreter, command[1])
+			checkExample(t, 1, "usage: ", interpreter, command[1], "acme", nodeURL)
 			away := newHop(t, slicesRepeat(says(503, stopped), 5)...)
 			checkExample(t, 2, "nobody decided", interpreter, command[1], away.URL, "acme")
 			if n := len(away.calls()); n != 5 {

@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,8 +15,8 @@ import (
 )
 
 func (a *App) shadowBudgetCommand() *cobra.Command {
-	var lasts time.Duration
-	var reason string
+	var lasts allocation.Duration
+	var forText, reason string
 	var meter, dry bool
 	c := &cobra.Command{
 		Use: "shadow NAME", Short: "Stop to enforce a budget for a while: what it would refuse is let through", Args: exactly("NAME"),
@@ -27,8 +27,8 @@ the region is cut off meanwhile. The reason stands in the audit with your token'
 To enforce it again sooner, apply its file.`,
 		Example: "  tranche budgets shadow acme/requests --for 1h --reason 'incident 4711: wrong limit'",
 		RunE: func(c *cobra.Command, args []string) error {
-			if lasts < time.Second || lasts > time.Duration(allocation.MaxShadowAgain)*time.Second {
-				return usagef("--for %s: say how long, 1s to %s", lasts, allocation.MaxShadowAgain)
+			if err := lasts.UnmarshalText([]byte(forText)); err != nil || lasts < allocation.Second || lasts > allocation.MaxShadowAgain {
+				return usagef("--for %s: say how long, 1s to 7d, like 90m, 12h or 2d; it is enforced again after that", cmp.Or(forText, "is missing"))
 			}
 			if reason == "" {
 				return usagef("say why: --reason TEXT")
@@ -42,7 +42,7 @@ To enforce it again sooner, apply its file.`,
 				return err
 			}
 			b := old.Budget
-			b.Enforcement, b.EnforceFor, b.EnforcementUntil = allocation.Shadow, nil, allocation.At(a.now().Add(lasts))
+			b.Enforcement, b.EnforceFor, b.EnforcementUntil = allocation.Shadow, nil, allocation.At(a.now().Add(lasts.Std()))
 			if meter {
 				b.Enforcement = allocation.Meter
 			}
@@ -67,7 +67,7 @@ To enforce it again sooner, apply its file.`,
 			return nil
 		},
 	}
-	c.Flags().DurationVar(&lasts, "for", 0, "how long; then it is enforced again by itself")
+	c.Flags().StringVar(&forText, "for", "", "`TIME`, 1s to 7d; then it is enforced again by itself")
 	c.Flags().StringVar(&reason, "reason", "", "`TEXT` for the audit")
 	c.Flags().BoolVar(&meter, "meter", false, "count what is above the limit too, as overdraft")
 	c.Flags().BoolVar(&dry, "dry-run", false, "show what would happen")

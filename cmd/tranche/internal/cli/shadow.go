@@ -73,6 +73,8 @@ type shadowLine struct {
 	Limit       int64  `json:"limit"`
 	Decided     int64  `json:"decided"`
 	WouldRefuse int64  `json:"would_refuse"`
+	Impossible  int64  `json:"impossible"` // requests whose cost is above the whole limit; in no peak
+	Greatest    int64  `json:"greatest_impossible_cost,omitempty"`
 	Stricter    int64  `json:"stricter_than_legacy"`
 	Looser      int64  `json:"looser_than_legacy"`
 	Peak        int64  `json:"peak"`
@@ -97,6 +99,7 @@ func sumShadow(reports []regional.ShadowReport) shadowSum {
 			line := &sum.Budgets[i]
 			line.Unit, line.Limit = cmp.Or(b.Unit, line.Unit), max(b.Limit, line.Limit)
 			line.Decided, line.WouldRefuse = line.Decided+b.Decided, line.WouldRefuse+b.WouldRefuse
+			line.Impossible, line.Greatest = line.Impossible+b.Impossible, max(line.Greatest, b.GreatestCost)
 			line.Stricter, line.Looser = line.Stricter+b.Stricter, line.Looser+b.Looser
 			if b.Peak != nil {
 				line.Peak, line.Whole = line.Peak+b.Peak.Asked, max(line.Whole, b.Peak.Whole)
@@ -130,6 +133,12 @@ func (a *App) showShadow(reports []regional.ShadowReport) error {
 		rows = append(rows, []any{cmp.Or(b.Budget, "(no budget)"), b.Decided, b.WouldRefuse, b.Stricter, b.Looser, b.Limit, peak, suggested, b.Unit})
 	}
 	a.table([]string{"budget", "decided", "would refuse", "legacy allowed", "legacy denied", "limit", "peak", "suggested", "unit"}, rows)
+	for _, b := range sum.Budgets {
+		if b.Impossible > 0 {
+			a.printf("%s: %s more than the whole limit (the most: %d), and not in the peak\n",
+				b.Budget, plural(int(b.Impossible), "request costs", "requests cost"), b.Greatest)
+		}
+	}
 	a.printf("legacy allowed: what would be refused now; legacy denied: what would be admitted now\n")
 	a.printf("suggested: %s\n", howSummed)
 	a.showCauses(reports)

@@ -33,7 +33,7 @@ func TestNodeProblems(t *testing.T) {
 			[]string{"warning", "last heard 1 min 0 s ago", "critical", "budget acme/requests is refused here (no_allocation)"},
 		},
 		"in contact, and refused": {regional.NodeStatus{Sync: heard, Runway: over}, "1 s ago", []string{"warning", "budget acme/requests is refused here"}},
-		"in shadow": {regional.NodeStatus{Sync: heard, Shadow: true}, "1 s ago", []string{"note", "refuses nobody"}},
+		"in shadow":               {regional.NodeStatus{Sync: heard, Shadow: true}, "1 s ago", []string{"note", "refuses nobody"}},
 		"in shadow, without a database": {
 			regional.NodeStatus{Sync: heard, Shadow: true, Stopped: "starting", StoppedDetail: "the database has not been reached yet"}, "1 s ago",
 			[]string{"warning", "everything is let through: starting the database has not been reached yet"},
