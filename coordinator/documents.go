@@ -64,6 +64,7 @@ type RegionDocument struct {
 	AskedWith     []allocation.Mark `json:"asked_with,omitempty"`
 	Contradiction *Contradiction    `json:"contradiction,omitempty"` // the owner or etcd lost history, or another database calls; nil: none known
 	Contradicted  []Contradicted    `json:"contradicted,omitempty"`  // callers that were refused lately, at most maxContradicted
+	Handover      *Handover         `json:"handover,omitempty"`      // to another database, that is under way
 	// Removed: there is no such region any more. The document stays, so that an old database which calls after the name was
 	// registered again is known as a former one.
 	Removed *Removal `json:"removed,omitempty"`

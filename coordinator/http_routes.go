@@ -102,6 +102,14 @@ func (s *Service) regionRoutes(mux *http.ServeMux) {
 		a, err := s.adoptFailover(c.ctx, c.who(), c.PathValue("region"), q)
 		return ok(a), err
 	})
+	s.route(mux, "POST /v1/regions/{region}/handover", admins, func(c call) (reply, error) {
+		q, err := decodeBody[HandoverRequest](c, maxSyncBytes)
+		if err != nil {
+			return reply{}, err
+		}
+		a, err := s.handOver(c.ctx, c.who(), c.PathValue("region"), q)
+		return ok(a), err
+	})
 	s.rebalanceRoutes(mux)
 	s.memberRoutes(mux)
 }

@@ -28,6 +28,7 @@ type RegionAnswer struct {
 	Sealing       string          `json:"sealing,omitempty"`     // the incarnation that was ended to be sealed
 	Home          allocation.Home `json:"home,omitzero"`
 	Contradiction *Contradiction  `json:"contradiction,omitempty"` // the owner or etcd lost history, or another database calls
+	Handover      *Handover       `json:"handover,omitempty"`      // to another database, that is under way
 	Token         string          `json:"token,omitempty"`
 
 	InContact        bool                `json:"in_contact"`
@@ -173,7 +174,7 @@ func (s *Service) listRegions() []RegionAnswer {
 func (s *Service) answerRegion(r *region) RegionAnswer {
 	now, d, c := s.now(), r.doc.value, r.contact
 	a := RegionAnswer{
-		Region: r.name, Registered: d.Registered, Draining: d.Draining, Incarnation: d.Incarnation, Sealing: d.Sealing, Home: d.Home, Contradiction: d.Contradiction,
+		Region: r.name, Registered: d.Registered, Draining: d.Draining, Incarnation: d.Incarnation, Sealing: d.Sealing, Home: d.Home, Contradiction: d.Contradiction, Handover: d.Handover,
 		Nodes: calledLately(c.Nodes, now), SkewMillis: c.SkewMicros / 1000, Config: c.Config, History: c.History, Stopped: c.Stopped, OpenReservations: c.OpenReservations,
 		Waiting: r.queue.len(),
 	}

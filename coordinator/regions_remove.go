@@ -97,6 +97,7 @@ func (s *Service) removeRegion(ctx context.Context, who actor, name string, q Re
 			return Change{}, refused("`tranche regions remove "+name+"` previews it, and lists all that stands in the way", "region %s cannot be removed: %s", name, strings.Join(answer.Blocked[:min(3, len(answer.Blocked))], "; "))
 		}
 		next := r.doc.value.with(r.doc.value.residence().Replace("", allocation.Home{}))
+		next.Handover = nil
 		next.Removed = &Removal{At: s.now().UTC(), By: q.By, Reason: q.Reason}
 		answer.Removed = next.Removed
 		change, err := s.membersChange(who, "region.remove", r, next)

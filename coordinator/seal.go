@@ -49,6 +49,9 @@ func (s *Service) endIncarnation(ctx context.Context, who actor, name string, q 
 			return Change{}, errFrozenNow()
 		}
 		d := r.doc.value
+		if d.Handover != nil && d.Incarnation != "" {
+			return Change{}, errHandingOver(name)
+		}
 		if d.Incarnation == "" && d.Sealing == "" {
 			return Change{}, refused("", "region %s has no incarnation: there is nothing to seal", name)
 		}

@@ -241,6 +241,10 @@ func (s *Service) regionProblems(regions []RegionAnswer, add addStatus) {
 			add(SeverityNote, "start a node of it with its token", "region %s has not called yet", r.Region)
 			continue
 		}
+		if r.Handover != nil {
+			add(SeverityWarning, "go on with it, or call it off: `tranche regions handover "+r.Region+"`", "%s", r.Handover.text(r.Region))
+			continue
+		}
 		admissionProblems(r, add)
 		for _, n := range r.Nodes {
 			if n.Shadow {

@@ -36,6 +36,10 @@ const (
 func (n *Node) keep(ctx context.Context, s *slot) {
 	k := keeper{node: n, slot: s, acknowledged: map[int]int64{}, closedIDs: map[int]time.Time{}}
 	for ctx.Err() == nil {
+		if n.synced.handingOver() { // it can state nothing, and take nothing
+			n.cfg.Runtime.Sleep(ctx, turnEvery)
+			continue
+		}
 		mine, err := n.owner.Turn(ctx, n.cfg.Name, turnFor)
 		if err != nil {
 			n.health.failed(n.now(), err)

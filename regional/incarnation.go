@@ -34,6 +34,8 @@ func (n *Node) closedDetail(r allocation.Reason) string {
 		return "the region's database lost history: the region waits for the coordinator to begin anew" + contact
 	case r == allocation.Sealed:
 		return "the region was sealed: it waits for the coordinator to begin anew" + contact
+	case owner.Handover.ID != "":
+		return ErrHandedOver.Error()
 	case owner.Stopped == allocation.Starting:
 		return "the coordinator does not take the region's database for the one that counts yet"
 	case owner.Incarnation == "":

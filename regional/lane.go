@@ -103,6 +103,11 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 	seen := tx.Seen()
 	n.clock.set(seen.Now)
 	n.sees(&seen.Loaded)
+	if seen.Handover.ID != "" {
+		tx.Abandon()
+		ln.closed(batch)
+		return
+	}
 	if seen.Behind || n.another(seen.Incarnation) {
 		tx.Abandon()
 		ln.putBack(batch)
@@ -241,6 +246,8 @@ func (ln *lane) uncommitted(ctx context.Context, decided []verdict, err error) {
 	case errors.Is(err, ErrHistoryLost):
 		ln.slot.lost(ctx, err)
 		ln.refuse(calls)
+	case errors.Is(err, ErrHandedOver):
+		ln.closed(calls)
 	case errors.Is(err, ErrUnknownOutcome):
 		ln.node.health.failed(ln.node.now(), err)
 		if ln.resolve(ctx, decided) {

@@ -104,6 +104,11 @@ type Owner interface {
 	// such a database says is no proof.
 	Seal(ctx context.Context, incarnation string) (allocation.Seal, error)
 
+	// HandOver does one step of a handover, in the database whose recorded home is given, and answers how that stands then; see
+	// Handover. Once Stop has returned, no transaction that began before it commits any more, and no other does: they fail
+	// with ErrHandedOver, statements, answers, seals and new writers too.
+	HandOver(ctx context.Context, step HandoverStep, asked Handover, recorded allocation.Home) (Handover, error)
+
 	// Close raises closed_before to at most `upTo` and the database's clock less the grace, under the exclusive
 	// id-switch lock, and answers where it stands.
 	Close(ctx context.Context, w Writer, upTo allocation.Instant, grace allocation.Duration) (allocation.Instant, error)
@@ -214,6 +219,7 @@ type Loaded struct {
 	ClosedBefore allocation.Instant
 	Stopped      allocation.Reason
 	Detail       string
+	Handover     Handover // while it is being handed over, and after it was
 	Revision     int64
 	ObservedAt   int64
 

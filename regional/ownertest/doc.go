@@ -84,6 +84,8 @@ func Run(t *testing.T, open func(t *testing.T, idle bool) Opened) {
 		{"start over", false, testStartOver},
 		{"nothing to lose", false, testNothingToLose},
 		{"seal", false, testSeal},
+		{"hand over", false, testHandOver},
+		{"hand over waits for batches", false, testHandOverWaits},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newOwner(t, open(t, test.idle))) })
 	}

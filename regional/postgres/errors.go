@@ -14,6 +14,7 @@ import (
 const (
 	codeRaced           = "TR001"
 	codeHistoryLost     = "TR002"
+	codeHandedOver      = "TR003"
 	codeUnique          = "23505"
 	codeSerialization   = "40001"
 	codeDeadlock        = "40P01"
@@ -35,6 +36,8 @@ func translate(err error) error {
 		return fmt.Errorf("%w: %w", regional.ErrRaced, err)
 	case codeHistoryLost:
 		return fmt.Errorf("%w: %w", regional.ErrHistoryLost, err)
+	case codeHandedOver:
+		return fmt.Errorf("%w: %w", regional.ErrHandedOver, err)
 	case codeUndefinedTable, codeInvalidSchema, codeUndefinedColumn:
 		return fmt.Errorf("%w: %w", regional.ErrNotReady, err)
 	}

@@ -66,9 +66,9 @@ func (s *Store) queueOwner(q *pgx.Batch, after int64, most int64, into *regional
 
 func (s *Store) scanOwner(row pgx.Row, l *regional.Loaded) error {
 	var format int
-	var budgets, terms []byte
+	var budgets, terms, homes []byte
 	err := row.Scan(&format, &l.Region, &l.Deployment, &l.Incarnation, &l.History.Number, &l.History.Stamp, &l.Changes, &l.Config,
-		&l.ClosedBefore, &l.Stopped, &l.Detail, &l.Revision, &l.ObservedAt, &l.Lost, &l.Lineage, &budgets, &terms)
+		&l.ClosedBefore, &l.Stopped, &l.Detail, &l.Revision, &l.ObservedAt, &l.Lost, &l.Handover.ID, &homes, &l.Lineage, &budgets, &terms)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return fmt.Errorf("%w: the owner's row is missing", regional.ErrNotReady)
@@ -81,6 +81,10 @@ func (s *Store) scanOwner(row pgx.Row, l *regional.Loaded) error {
 	case l.Region != s.cfg.Region:
 		return fmt.Errorf("%w: it belongs to region %s, not %s", regional.ErrNotReady, l.Region, s.cfg.Region)
 	}
+	if err := decode(homes, &l.Handover); err != nil {
+		return fmt.Errorf("decode the handover: %w", err)
+	}
+	l.Stopped, l.Detail = l.Handover.Stopped(l.Stopped, l.Detail)
 	return scanChanges(budgets, terms, l)
 }
 

@@ -86,10 +86,12 @@ with mine as (
         vouched = $6 <> '' and $6 = (select ` + lineage + ` from tranche.owner as o where o.id = 1)
     where writer = $1 and count = $4 and value = $5 and not former
     returning 1)
-select tranche.expect((select count(*) from mine), 1, 'TR002', 'the mark of this writer')`
+select tranche.expect((select count(*) from tranche.owner where id = 1 and handover = ''), 1, 'TR003', 'the owner is not being handed over'),
+       tranche.expect((select count(*) from mine), 1, 'TR002', 'the mark of this writer')`
 
 	insertWriter = `
-insert into tranche.writers (writer, name, count, value) values ($1, $2, $3, $4)`
+with mine as (insert into tranche.writers (writer, name, count, value) values ($1, $2, $3, $4))
+select tranche.expect((select count(*) from tranche.owner where id = 1 and handover = ''), 1, 'TR003', 'the owner is not being handed over')`
 
 	selectMark = `
 select count, value from tranche.writers where writer = $1 and not former for update`

@@ -171,7 +171,7 @@ select tranche.expect((select count(*) from done), $9, 'TR001', 'updated ids')`)
 // changes between the number and the lists.
 const selectOwner = `
 select o.format, o.region, o.deployment, o.incarnation, o.history_number, o.history_stamp, o.changes, o.config,
-       o.closed_before, o.stopped, o.detail, o.revision, o.observed_at, o.lost, ` + lineage + `,
+       o.closed_before, o.stopped, o.detail, o.revision, o.observed_at, o.lost, o.handover, o.handover_homes, ` + lineage + `,
        case when o.changes > $1 then (
            select json_agg(json_build_object('declaration', b.declaration, 'version', b.version, 'number', b.number, 'deleted', b.deleted))
            from (select declaration, version, number, deleted from tranche.budgets where change > $1 limit $2) as b) end,

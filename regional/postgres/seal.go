@@ -39,6 +39,7 @@ func (s *Store) sealing(ctx context.Context, incarnation string) (*transaction, 
 	b.Queue(sealShares)
 	b.Queue(sealUsage)
 	b.Queue(sealOwner)
+	b.Queue(notHandedOver)
 	b.Queue(selectSealing).QueryRow(func(row pgx.Row) error { return row.Scan(&seal.Region, &seal.Incarnation, &lost) })
 	b.Queue(selectHome).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&seal.Home.System, &seal.Home.Database, &seal.Home.Timeline)

@@ -22,6 +22,7 @@ func (s *Store) StartOver(ctx context.Context, call allocation.SyncCall, answer 
 	var over regional.StartedOver
 	b := &pgx.Batch{}
 	s.queueBegin(b, switchExclusive)
+	b.Queue(notHandedOver)
 	t, err := s.start(ctx, b)
 	if err != nil {
 		return over, fmt.Errorf("start over: %w", err)

@@ -26,10 +26,11 @@ const (
 	lockOwner
 	lockShard // n
 	lockWriter
+	lockWriters // that there are any: shared by all who replace a mark or make a writer
 )
 
 func (k lockKind) String() string {
-	return [...]string{"switch", "share", "usage", "id", "owner", "shard", "writer"}[k]
+	return [...]string{"switch", "share", "usage", "id", "owner", "shard", "writer", "writers"}[k]
 }
 
 func shareLock(r allocation.ShareRef) lockKey {

@@ -119,6 +119,9 @@ func (o *Owner) StartOver(ctx context.Context, call allocation.SyncCall, answer 
 		if err := o.belongs(x.db.tables); err != nil {
 			return err
 		}
+		if err := x.notHandedOver(); err != nil {
+			return err
+		}
 		body, err = x.startOver(call, answer, &over)
 		return err
 	})
@@ -244,6 +247,9 @@ func (o *Owner) Seal(ctx context.Context, incarnation string) (allocation.Seal, 
 	var seal allocation.Seal
 	x, err := o.start(ctx, "seal", switchExclusive, func(x *transaction) error {
 		if err := x.lockAll(); err != nil {
+			return err
+		}
+		if err := x.notHandedOver(); err != nil {
 			return err
 		}
 		l := x.db.tables.owner

@@ -128,6 +128,12 @@ func (s served) Seal(ctx context.Context, incarnation string) (allocation.Seal, 
 	return ask(ctx, s.process, "seal", func(ctx context.Context) (allocation.Seal, error) { return s.owner.Seal(ctx, incarnation) })
 }
 
+func (s served) HandOver(ctx context.Context, step regional.HandoverStep, asked regional.Handover, recorded allocation.Home) (regional.Handover, error) {
+	return ask(ctx, s.process, "hand over", func(ctx context.Context) (regional.Handover, error) {
+		return s.owner.HandOver(ctx, step, asked, recorded)
+	})
+}
+
 func (s served) Close(ctx context.Context, w regional.Writer, upTo allocation.Instant, grace allocation.Duration) (allocation.Instant, error) {
 	return ask(ctx, s.process, "close", func(ctx context.Context) (allocation.Instant, error) {
 		return s.owner.Close(ctx, w.(servedWriter).writer, upTo, grace)

@@ -69,8 +69,9 @@ func (t *tables) loaded(after int64) regional.Loaded {
 	l := regional.Loaded{
 		Region: o.region, Deployment: o.deployment, Incarnation: o.incarnation, History: o.history, Changes: o.changes,
 		Config: o.config, ClosedBefore: o.closedBefore, Stopped: o.stopped, Detail: o.detail, Revision: o.revision, ObservedAt: o.observedAt,
-		Lost: o.lost,
+		Lost: o.lost, Handover: o.handover,
 	}
+	l.Stopped, l.Detail = o.handover.Stopped(l.Stopped, l.Detail)
 	if o.changes <= after {
 		return l
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"tranche/allocation"
+	"tranche/regional"
 )
 
 // idTables is how many tables of admission ids there are, as in regional/postgres.
@@ -22,6 +23,7 @@ type ownerRow struct {
 	elsewhere                       []allocation.Elsewhere
 	lost                            bool
 	regions                         []string
+	handover                        regional.Handover
 }
 
 type writerRow struct {

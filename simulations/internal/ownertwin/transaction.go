@@ -127,6 +127,9 @@ func (x *transaction) mark(from, to allocation.Mark, vouched string) error {
 	if err := x.statement(); err != nil {
 		return err
 	}
+	if err := x.notHandedOver(); err != nil {
+		return err
+	}
 	if err := x.take(lockKey{kind: lockWriter, a: from.Writer}, false); err != nil {
 		return err
 	}

@@ -54,6 +54,9 @@ func (o *Owner) NewWriter(ctx context.Context, name string) (regional.Writer, er
 		return nil, fmt.Errorf("register writer %s: %w", name, err)
 	}
 	err = o.commitWithout(ctx, x, func() error {
+		if err := x.notHandedOver(); err != nil {
+			return err
+		}
 		x.change(putWriter(writerRow{name: name, mark: mark, seen: x.db.Clock().Micros()}))
 		return nil
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -132,6 +133,12 @@ func diagnoseFreeze(h coordinator.HistoryAnswer) []finding {
 func diagnoseRegion(r coordinator.RegionAnswer, frozen bool, report coordinator.StrandedReport) (finding, bool) {
 	c := r.Contradiction
 	switch {
+	case r.Handover != nil:
+		return finding{
+			What:  fmt.Sprintf("region %s is being handed over to another database since %s, by %s: %s", r.Region, r.Handover.Since.UTC().Format(time.RFC3339), r.Handover.By, r.Handover.Reason),
+			Means: "its owner is stopped, or about to be: the region admits nothing, and nothing is lost", Do: "go on with it, or call it off with --cancel",
+			Commands: []string{"tranche regions handover " + r.Region + " --from-url URL --to-url URL"},
+		}, true
 	case r.Incarnation == "" && r.Sealing != "":
 		return finding{
 			What: fmt.Sprintf("the incarnation %s of region %s was ended, to be sealed", r.Sealing, r.Region), Means: "nobody admits there; what it held is free only if the seal was counted",

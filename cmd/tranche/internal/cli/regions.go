@@ -17,7 +17,7 @@ func (a *App) regionsCommand() *cobra.Command {
 		a.registerCommand(), a.renewCommand(), a.listRegionsCommand(),
 		a.drainCommand("drain", "Let a region give back what it holds and take no more", "drains: it gives back what it has not spent, and its weight goes to the others"),
 		a.drainCommand("resume", "Let a drained region take part again", "takes part again"),
-		a.removeCommand(), a.sealCommand(), a.adoptFailoverCommand())
+		a.removeCommand(), a.sealCommand(), a.handoverCommand(), a.adoptFailoverCommand())
 }
 
 func (a *App) registerCommand() *cobra.Command {
@@ -138,6 +138,8 @@ func regionState(r coordinator.RegionAnswer) string {
 		return "ended"
 	case r.Incarnation == "":
 		return "has not called yet"
+	case r.Handover != nil:
+		return "being handed over"
 	case r.Contradiction != nil:
 		return "contradicted"
 	case r.Stopped != "":

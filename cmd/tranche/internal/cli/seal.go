@@ -125,6 +125,8 @@ func sealableHere(r coordinator.RegionAnswer, incarnation string, l regional.Loa
 	case l.Home != r.Home:
 		return fmt.Errorf("this is %s, and the recorded home of region %s is %s: only that one can be sealed; correct --%s. "+
 			"If this one was promoted with nothing lost, start a node on it: its marks tell", homeText(l.Home), r.Region, homeText(r.Home), flag)
+	case l.Handover.ID != "":
+		return fmt.Errorf("region %s is being handed over to another database: go on with `tranche regions handover %s`, or call it off with --cancel", r.Region, r.Region)
 	case l.Lost:
 		return fmt.Errorf("the database lost history: what it says proves nothing, and what it held stays stranded to the end of each period; start a node on it, and region %s begins anew", r.Region)
 	case l.Incarnation != incarnation:

@@ -70,3 +70,11 @@ func (s *Stage) TakeBackEtcd(ctx context.Context, copied string, prepare func(di
 	}
 	return s.Etcd.Restart(ctx, 0)
 }
+
+// Move lets the region's nodes find another database from their next start on.
+func (r *Region) Move(database string) {
+	r.Database = database
+	for _, n := range r.Nodes {
+		n.env = []string{"TRANCHE_POSTGRES_URL=" + database}
+	}
+}
