@@ -398,6 +398,8 @@ func TestWrongCalls(t *testing.T) {
 		"unit":              {ask("edge", one("tenant=acme", "admission_id=a", "unit=Tokens")), "is no unit"},
 		"op":                {ask("edge", one("tenant=acme", "admission_id=a", "op=steal")), "is not an operation"},
 		"two ops":           {ask("edge", one("tenant=acme", "admission_id=a", "op=spend"), one("tenant=acme", "op=check")), "one call does one thing"},
+		"verdict":           {ask("edge", one("tenant=acme", "admission_id=a", "legacy=perhaps")), "send allow or deny"},
+		"two verdicts":      {ask("edge", one("tenant=acme", "admission_id=a", "legacy=allow"), one("tenant=acme", "legacy=deny")), "send allow or deny"},
 		"settle without id": {ask("edge", one("tenant=acme", "op=settle")), "send its admission id"},
 		"both ways":         {ask("edge", one("tenant=acme", "admission_id=a"), one("tenant=acme", "unit=tokens", "negative")), "give back and charge"},
 		"refund of a check": {ask("edge", one("tenant=acme", "admission_id=a", "op=check", "negative")), "are to check"},

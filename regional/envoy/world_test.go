@@ -50,6 +50,7 @@ domains:
       path: {label: route}
       unit: {is: unit}
       op: {is: op}
+      legacy: {is: legacy}
       remote_address: {is: ignored}
   llm:
     unit: tokens

@@ -208,7 +208,7 @@ func TestEnvoyBlockAndMapping(t *testing.T) {
 	}{
 		{map[string]string{"x-tenant": "acme", "admission-id": "a"}, "allow"},
 		{map[string]string{"x-tenant": "acme", "x-user": "bob", "admission-id": "b"}, "allow"},
-		{map[string]string{"x-tenant": "acme", "x-user": "bob"}, "admission_id_missing"},
+		{map[string]string{"x-tenant": "acme", "x-user": "bob", "x-request-id": "r-1"}, "admission_id_missing"},
 		{map[string]string{}, "no_budget"},
 		{map[string]string{"x-tenant": "acme", "idempotency-key": "a", "tranche-legacy": "deny"}, "allow"}, // the id of before: no charge
 		{map[string]string{"x-tenant": "acme", "admission-id": "c", "idempotency-key": "d"}, "invalid_request"},

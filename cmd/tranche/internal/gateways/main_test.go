@@ -50,6 +50,10 @@ const (
 	slow            // no answer for longer than a gateway waits
 )
 
+// slowAnswer is how long a caller may wait for the refusal at most: the gateway's patience is 0.7 s, and the machine may be busy;
+// a node that is slow says nothing for 5 s.
+const slowAnswer = 4500 * time.Millisecond
+
 // triesMost bounds how often a request is repeated that a busy machine could not decide in time.
 const triesMost = 20
 
