@@ -142,7 +142,30 @@ func (a *App) showShadow(reports []regional.ShadowReport) error {
 	a.printf("legacy allowed: what would be refused now; legacy denied: what would be admitted now\n")
 	a.printf("suggested: %s\n", howSummed)
 	a.showCauses(reports)
+	a.showDisagreements(reports)
 	return nil
+}
+
+// showDisagreements lists where the other limiter said otherwise, by budget and cause.
+func (a *App) showDisagreements(reports []regional.ShadowReport) {
+	var rows [][]any
+	for _, r := range reports {
+		for _, b := range r.Budgets {
+			name := cmp.Or(b.Budget, "(no budget)")
+			for _, c := range b.Causes {
+				if c.LegacyAllow > 0 {
+					rows = append(rows, []any{name, c.Reason, r.Node, c.LegacyAllow, "allowed it"})
+				}
+			}
+			if b.Looser > 0 {
+				rows = append(rows, []any{name, "admitted", r.Node, b.Looser, "denied it"})
+			}
+		}
+	}
+	if len(rows) > 0 {
+		a.printf("\n")
+		a.table([]string{"budget", "enforcement says", "node", "requests", "the other limiter"}, rows)
+	}
 }
 
 func (a *App) showCauses(reports []regional.ShadowReport) {
