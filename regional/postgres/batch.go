@@ -183,7 +183,7 @@ func (b *batch) queueWrites(writes regional.Writes) (*pgx.Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		q.Queue(insertIDs[b.open], rows.inserted()...)
+		rows.queueInserted(q, b.open)
 	}
 	var perTable [idTables][]*allocation.Admission
 	for _, a := range writes.Updated {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -37,22 +38,6 @@ type storedLine struct {
 
 	Enforcement string            `json:"enforcement,omitempty"`
 	Would       allocation.Reason `json:"would,omitempty"`
-}
-
-func restOf(a *allocation.Admission) (string, error) {
-	rest := storedRest{First: a.First, Settled: a.Settled}
-	for _, l := range a.Lines {
-		rest.Lines = append(rest.Lines, storedLine{
-			Until: int64(l.Until), Unit: l.Unit, Version: l.Version, Generation: l.Generation, Limit: l.Limit, Share: l.Share,
-			Requested: l.Requested, Remaining: l.Remaining, Held: l.Held, Spent: l.Spent, Overdraft: l.Overdraft, OnLapse: l.OnLapse,
-			Enforcement: l.Enforcement, Would: l.Would,
-		})
-	}
-	text, err := json.Marshal(rest)
-	if err != nil {
-		return "", fmt.Errorf("encode id %s: %w", a.ID, err)
-	}
-	return string(text), nil
 }
 
 // linesOf joins the lines of a document with the keys of the row.
@@ -131,40 +116,72 @@ type idRows struct {
 	at, expires, latest                  []int64
 	budgets, instances, periods, classes []string
 	rest                                 []string
+	alike                                bool // all but the ids and the documents is the same in every row
 }
 
 func newIDRows(list []*allocation.Admission) (*idRows, error) {
-	r := &idRows{}
-	for _, a := range list {
-		rest, err := restOf(a)
-		if err != nil {
+	n := len(list)
+	r := &idRows{
+		idKeys:   idKeys{credentials: make([]string, n), tenants: make([]string, n), ids: make([]string, n)},
+		payloads: make([][]byte, n), ops: make([]string, n), states: make([]string, n),
+		at: make([]int64, n), expires: make([]int64, n), latest: make([]int64, n),
+		budgets: make([]string, n), instances: make([]string, n), periods: make([]string, n), classes: make([]string, n),
+		rest: make([]string, n), alike: true,
+	}
+	var text []byte
+	for i, a := range list {
+		var err error
+		if text, err = appendRest(text[:0], a); err != nil {
 			return nil, err
 		}
-		r.credentials = append(r.credentials, a.Credential)
-		r.tenants = append(r.tenants, a.Tenant)
-		r.ids = append(r.ids, a.ID)
-		r.payloads = append(r.payloads, []byte(a.Payload))
-		r.ops = append(r.ops, string(a.Op))
-		r.states = append(r.states, string(a.State))
-		r.at = append(r.at, a.At)
-		r.expires = append(r.expires, a.ExpiresAt)
-		r.latest = append(r.latest, a.Latest)
-		k := newKeys(len(a.Lines))
-		for _, l := range a.Lines {
-			k.add(l.UsageKey)
+		r.credentials[i], r.tenants[i], r.ids[i] = a.Credential, a.Tenant, a.ID
+		r.ops[i], r.states[i] = string(a.Op), string(a.State)
+		r.at[i], r.expires[i], r.latest[i] = a.At, a.ExpiresAt, a.Latest
+		r.rest[i] = string(text)
+		if i > 0 && sameLines(a.Lines, list[i-1].Lines) {
+			r.budgets[i], r.instances[i], r.periods[i], r.classes[i] = r.budgets[i-1], r.instances[i-1], r.periods[i-1], r.classes[i-1]
+		} else {
+			r.keysOf(i, a.Lines)
+			r.alike = r.alike && i == 0
 		}
-		r.budgets = append(r.budgets, textArray(k.budgets))
-		r.instances = append(r.instances, textArray(k.instances))
-		r.periods = append(r.periods, numberArray(k.periods))
-		r.classes = append(r.classes, textArray(k.classes))
-		r.rest = append(r.rest, rest)
+		if i > 0 && a.Payload == list[i-1].Payload {
+			r.payloads[i] = r.payloads[i-1]
+		} else {
+			r.payloads[i] = []byte(a.Payload)
+		}
+		r.alike = r.alike && alikeButID(a, list[0])
 	}
 	return r, nil
 }
 
-func (r *idRows) inserted() []any {
-	return append(r.args(), r.payloads, r.ops, r.states, r.at, r.expires, r.latest,
-		r.budgets, r.instances, r.periods, r.classes, r.rest, len(r.ids))
+func (r *idRows) keysOf(i int, lines []allocation.AdmissionLine) {
+	k := newKeys(len(lines))
+	for _, l := range lines {
+		k.add(l.UsageKey)
+	}
+	r.budgets[i], r.instances[i], r.periods[i], r.classes[i] = textArray(k.budgets), textArray(k.instances), numberArray(k.periods), textArray(k.classes)
+}
+
+func sameLines(a, b []allocation.AdmissionLine) bool {
+	return slices.EqualFunc(a, b, func(a, b allocation.AdmissionLine) bool { return a.UsageKey == b.UsageKey })
+}
+
+// alikeButID compares what has a column of its own, lines aside.
+func alikeButID(a, b *allocation.Admission) bool {
+	return a.Credential == b.Credential && a.Tenant == b.Tenant && a.Payload == b.Payload && a.Op == b.Op && a.State == b.State &&
+		a.At == b.At && a.ExpiresAt == b.ExpiresAt && a.Latest == b.Latest
+}
+
+// queueInserted inserts the ids into a table. In most batches the rows differ in their ids and documents only: then the rest
+// travels once, and the server reads and parses it once.
+func (r *idRows) queueInserted(q *pgx.Batch, table int16) {
+	if r.alike {
+		q.Queue(insertAlike[table], r.ids, r.rest, r.credentials[0], r.tenants[0], r.payloads[0], r.ops[0], r.states[0],
+			r.at[0], r.expires[0], r.latest[0], r.budgets[0], r.instances[0], r.periods[0], r.classes[0], len(r.ids))
+		return
+	}
+	q.Queue(insertIDs[table], append(r.args(), r.payloads, r.ops, r.states, r.at, r.expires, r.latest,
+		r.budgets, r.instances, r.periods, r.classes, r.rest, len(r.ids))...)
 }
 
 func (r *idRows) updated() []any {

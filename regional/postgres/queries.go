@@ -67,7 +67,8 @@ select set_config('lock_timeout', $1, true), set_config('idle_in_transaction_ses
 	// Batches look rows up by key, however few there are today: a plan is kept for longer than a table stays small.
 	planByKey = `
 select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-       set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true)`
+       set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
+       set_config('plan_cache_mode', 'force_generic_plan', true)`
 
 	lockSwitchShared    = `select pg_advisory_xact_lock_shared($1)`
 	lockSwitchExclusive = `select pg_advisory_xact_lock($1)`

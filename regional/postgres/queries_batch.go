@@ -156,6 +156,19 @@ with done as (
     returning 1)
 select tranche.expect((select count(*) from done), $15, 'TR001', 'inserted ids')`)
 
+	// insertAlike is insertIDs for rows that differ in their ids ($1) and documents ($2) only.
+	insertAlike = perTable(`
+with done as (
+    insert into tranche.admission_ids_{n} (credential, tenant, id, payload, op, state, made_at, expires_at, latest_at,
+                                           budgets, instances, periods, classes, rest)
+    select $3::text, $4::text, w.id, $5::bytea, $6::text, $7::text, $8::bigint, $9::bigint, $10::bigint,
+           $11::text::text[], $12::text::text[], $13::text::bigint[], $14::text::text[], w.rest::json
+    from unnest($1::text[], $2::text[]) as w (id, rest)
+    order by w.id collate "C"
+    on conflict do nothing
+    returning 1)
+select tranche.expect((select count(*) from done), $15, 'TR001', 'inserted ids')`)
+
 	updateIDs = perTable(`
 with done as (
     update tranche.admission_ids_{n} as a

@@ -57,11 +57,9 @@ func (m *missing) args() []any { return append(m.keys.args(), m.terms, m.most) }
 type idKeys struct{ credentials, tenants, ids []string }
 
 func newIDKeys(list []allocation.IDKey) *idKeys {
-	k := &idKeys{}
-	for _, id := range list {
-		k.credentials = append(k.credentials, id.Credential)
-		k.tenants = append(k.tenants, id.Tenant)
-		k.ids = append(k.ids, id.ID)
+	k := &idKeys{credentials: make([]string, len(list)), tenants: make([]string, len(list)), ids: make([]string, len(list))}
+	for i, id := range list {
+		k.credentials[i], k.tenants[i], k.ids[i] = id.Credential, id.Tenant, id.ID
 	}
 	return k
 }

@@ -24,9 +24,12 @@ type coordinator struct {
 	budgets []allocation.ConfiguredBudget
 	ledgers []allocation.Ledger
 	places  map[string]int // of a budget in both
+	news    chan struct{}  // closed at the next change
 }
 
-func newCoordinator() *coordinator { return &coordinator{places: map[string]int{}} }
+func newCoordinator() *coordinator {
+	return &coordinator{places: map[string]int{}, news: make(chan struct{})}
+}
 
 // forEver is one period without an end, which began a little before.
 func forEver() allocation.Periods {
@@ -54,6 +57,8 @@ func (c *coordinator) declarePart(periods allocation.Periods, texts []string) er
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.number++
+	close(c.news)
+	c.news = make(chan struct{})
 	members := allocation.Members{Regions: []string{region}, Holders: []allocation.Holder{holder}}
 	for _, text := range texts {
 		b, err := allocation.ParseBudget([]byte(text))
@@ -73,8 +78,25 @@ func (c *coordinator) declarePart(periods allocation.Periods, texts []string) er
 
 var holder = allocation.Holder{Region: region, Incarnation: "life-of-" + region}
 
-// Sync answers one call of a node: with the next part of what it does not know yet.
+// Sync answers one call of a node: with the next part of what it does not know yet. While there is nothing to say the call
+// is held, as the real one holds it.
 func (c *coordinator) Sync(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+	c.mu.Lock()
+	news, nothing := c.news, c.number == call.Config && call.Incarnation == holder.Incarnation
+	c.mu.Unlock()
+	if nothing {
+		hold := time.NewTimer(time.Duration(call.WaitMillis) * time.Millisecond)
+		defer hold.Stop()
+		select {
+		case <-news:
+		case <-hold.C:
+		case <-ctx.Done():
+		}
+	}
+	return c.answer(ctx, call)
+}
+
+func (c *coordinator) answer(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.calls++

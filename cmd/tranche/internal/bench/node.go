@@ -71,7 +71,6 @@ func (w *world) addNode(ctx context.Context) (*node, error) {
 	n.metrics = regional.NewMetrics(n.registry)
 	n.Node = regional.NewNode(regional.Config{
 		Region: region, Name: fmt.Sprintf("node-%d", len(w.nodes)+1), Deployment: deployment, Coordinator: w.coordinator, Metrics: n.metrics,
-		SyncEvery: 200 * time.Millisecond,
 	}, store)
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})

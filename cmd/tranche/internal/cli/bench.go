@@ -29,6 +29,7 @@ It needs an installed Postgres and leaves nothing behind. The status is 1 if a c
 				return err
 			}
 			file, is := a.err.(*os.File)
+			collectSeldom() // the node that is measured runs in this process
 			o.Out, o.Err, o.JSON, o.Version, o.Terminal = a.out, a.err, a.json, Version(), is && terminal(file)
 			return bench.Run(c.Context(), o)
 		},

@@ -145,6 +145,7 @@ func (o *nodeOptions) regionToken() (token, deployment string, err error) {
 }
 
 func (a *App) runNode(ctx context.Context, o nodeOptions) error {
+	collectSeldom()
 	if err := o.check(); err != nil {
 		return err
 	}
