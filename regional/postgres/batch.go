@@ -40,8 +40,8 @@ func (s *Store) Begin(ctx context.Context, rw regional.Writer, want regional.Wan
 	}
 	b := &batch{store: s, writer: w, seen: newSeen(), places: map[allocation.IDKey]place{}}
 	q := &pgx.Batch{}
-	s.queueBegin(q, switchShared)
-	q.Queue(planByKey)
+	q.Queue(begin)
+	q.Queue(beginBatch, millis(s.cfg.LockTimeout), millis(s.cfg.LockTimeout), int64(switchLock))
 	b.queueMake(q, want.Usage)
 	b.queueLocks(q, want)
 	b.queueIDs(q, want.IDs)

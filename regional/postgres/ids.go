@@ -177,11 +177,11 @@ func alikeButID(a, b *allocation.Admission) bool {
 func (r *idRows) queueInserted(q *pgx.Batch, table int16) {
 	if r.alike {
 		q.Queue(insertAlike[table], r.ids, r.rest, r.credentials[0], r.tenants[0], r.payloads[0], r.ops[0], r.states[0],
-			r.at[0], r.expires[0], r.latest[0], r.budgets[0], r.instances[0], r.periods[0], r.classes[0], len(r.ids))
+			r.at[0], r.expires[0], r.latest[0], r.budgets[0], r.instances[0], r.periods[0], r.classes[0])
 		return
 	}
 	q.Queue(insertIDs[table], append(r.args(), r.payloads, r.ops, r.states, r.at, r.expires, r.latest,
-		r.budgets, r.instances, r.periods, r.classes, r.rest, len(r.ids))...)
+		r.budgets, r.instances, r.periods, r.classes, r.rest)...)
 }
 
 func (r *idRows) updated() []any {

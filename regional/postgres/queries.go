@@ -58,17 +58,25 @@ const (
 
 	// A role's own statement_timeout or transaction_timeout could cancel a commit; client_min_messages could hide the
 	// warning of a cancelled one.
-	settings = `
-select set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
+	setBounds = `
+set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_timeout', $2, true),
        set_config('statement_timeout', '0', true), set_config('client_min_messages', 'notice', true),
        case when current_setting('transaction_timeout', true) is not null
             then set_config('transaction_timeout', '0', true) end`
 
-	// Batches look rows up by key, however few there are today: a plan is kept for longer than a table stays small.
-	planByKey = `
-select set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+	// Batches look rows up by key, however few there are today: a plan is kept for longer than a table stays small. And it is
+	// kept: a plan made anew for each batch's arrays would be the same one, and costs more than its execution.
+	setPlans = `
+set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
        set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
        set_config('plan_cache_mode', 'force_generic_plan', true)`
+
+	settings  = `select ` + setBounds
+	planByKey = `select ` + setPlans
+
+	// All that comes before a batch's locks on rows, in one statement. It reads no table, so that it does not matter that it
+	// began before the lock was there; the bounds stand before the lock, which may have to be waited for.
+	beginBatch = `select ` + setBounds + `, ` + setPlans + `, pg_advisory_xact_lock_shared($3)`
 
 	lockSwitchShared    = `select pg_advisory_xact_lock_shared($1)`
 	lockSwitchExclusive = `select pg_advisory_xact_lock($1)`
