@@ -15,7 +15,7 @@ type Term struct {
 	Periods  Periods
 }
 
-// Catalogue is the budgets and the opened terms that a region knows, as of one change number of its owner. It is never
+// Catalogue is the budgets, the opened terms and the documents that a region knows, as of one change number of its owner. It is never
 // changed; With makes the next one.
 type Catalogue struct {
 	Region string
@@ -24,6 +24,8 @@ type Catalogue struct {
 	budgets map[string]ConfiguredBudget
 	terms   map[string][]Term // by start
 	index   *MatchIndex
+
+	documents map[DocumentRef]Document
 }
 
 // NewCatalogue is the empty catalogue of a region.
@@ -33,7 +35,7 @@ func NewCatalogue(region string) *Catalogue {
 
 // With returns the catalogue after some changes: budgets and terms that are new or replaced, and terms that are gone.
 func (c *Catalogue) With(number int64, budgets []ConfiguredBudget, terms []Term, gone []ShareRef) *Catalogue {
-	out := &Catalogue{Region: c.Region, Number: number, budgets: c.budgets, terms: c.terms, index: c.index}
+	out := &Catalogue{Region: c.Region, Number: number, budgets: c.budgets, terms: c.terms, index: c.index, documents: c.documents}
 	if len(budgets) > 0 {
 		out.budgets = maps.Clone(c.budgets)
 		if out.budgets == nil {

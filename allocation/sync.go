@@ -83,6 +83,11 @@ type SyncCall struct {
 	Ask bool `json:"ask,omitempty"`
 	// Regions are those that the coordinator ever named as registered: a freeze waits for all that anybody knows of.
 	Regions []string `json:"regions,omitempty"`
+	// Documents are those that the coordinator has not told the owner under this History, at most MaxDocumentsPerCall.
+	Documents []Document `json:"documents,omitempty"`
+	// DocumentsThrough is the configuration number through which the owner has stored documents. It is apart from Config: a
+	// program that knew of no documents raised that one.
+	DocumentsThrough int64 `json:"documents_through,omitempty"`
 }
 
 // Demand is how a region used a budget of policy demand lately, as one of its nodes saw it. It is a hint: what it says
@@ -170,6 +175,10 @@ type SyncAnswer struct {
 	// Removed were registered once. The owner forgets them: a freeze would wait for them for ever. That Regions does not name
 	// one is no reason to: an etcd that went back may not know it yet.
 	Removed []string `json:"removed,omitempty"`
+	// Documents are those that changed since SyncCall.DocumentsThrough, and the present ones of those that the call states.
+	Documents        []Document `json:"documents,omitempty"`
+	DocumentsThrough int64      `json:"documents_through,omitempty"` // the configuration number that Documents leads to
+	TakesDocuments   bool       `json:"takes_documents,omitempty"`   // the coordinator enters those that a call states
 }
 
 // ShardAck says which statement of a shard the coordinator has; Whole asks for the whole shard.

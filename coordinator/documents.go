@@ -110,6 +110,7 @@ type Contact struct {
 	StatedThrough     allocation.Instant `json:"stated_through,omitempty"` // only rises: what was done before it stands in the statements
 	StatedUnder       allocation.History `json:"stated_under,omitzero"`    // of etcd, in which these statements stand: another one may have lost them
 	Config            int64              `json:"config"`                   // that the owner had stored
+	Documents         int64              `json:"documents,omitempty"`      // the configuration number through which it had stored documents
 	History           allocation.History `json:"history,omitzero"`         // of etcd, that the owner had stored
 	Marks             []allocation.Mark  `json:"marks,omitempty"`          // of the owner's writers, the newest of each
 	Ended             []string           `json:"ended,omitempty"`          // writers that are forgotten; the latest maxEnded

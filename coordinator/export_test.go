@@ -33,6 +33,23 @@ func (s *Service) Settle(ctx context.Context) error {
 // Refresh makes the picture as new as the store.
 func (s *Service) Refresh(ctx context.Context) error { return s.refresh(ctx) }
 
+// PutDocument makes the next version of a carried document.
+func (s *Service) PutDocument(ctx context.Context, ref allocation.DocumentRef, body any, final bool) error {
+	return s.inTurn(ctx, func() (Change, error) {
+		return s.changeDocument(background, ref.Kind+".change", ref, func(*ConfigDocument) (any, bool, error) { return body, final, nil })
+	})
+}
+
+// Document is a carried document in the picture.
+func (s *Service) Document(ref allocation.DocumentRef) (ConfigDocument, bool) {
+	s.state.mu.Lock()
+	defer s.state.mu.Unlock()
+	if d := s.state.documents[ref]; d != nil {
+		return d.value, true
+	}
+	return ConfigDocument{}, false
+}
+
 // Persist writes what is only known, as the tick does.
 func (s *Service) Persist(ctx context.Context) error { return s.persist(ctx) }
 

@@ -33,6 +33,36 @@ type fakeRegion struct {
 	lost        bool     // it asks for a new incarnation
 	regions     []string // that were ever named
 	last        allocation.SyncAnswer
+
+	documents map[allocation.DocumentRef]fakeDocument
+	through   int64 // documents are stored
+}
+
+// fakeDocument is a document, and the history under which it was told.
+type fakeDocument struct {
+	allocation.Document
+	told int64
+}
+
+// untold are the documents that the coordinator has not told under the region's history.
+func (f *fakeRegion) untold() (list []allocation.Document) {
+	for _, d := range f.documents {
+		if d.told < f.history.Number && len(list) < allocation.MaxDocumentsPerCall {
+			list = append(list, d.Document)
+		}
+	}
+	return list
+}
+
+func (f *fakeRegion) learn(a allocation.SyncAnswer) {
+	for _, d := range a.Documents {
+		had, ok := f.documents[d.Ref()]
+		if !ok || d.Replaces(had.Document) {
+			had.Document = d
+		}
+		f.documents[d.Ref()] = fakeDocument{had.Document, a.History.Number}
+	}
+	f.through = max(f.through, a.DocumentsThrough)
 }
 
 // addRegion registers a region. It has not called yet.
@@ -46,6 +76,7 @@ func (w *world) addRegion(name string) *fakeRegion {
 		marks:  []allocation.Mark{{Writer: name + "-node", Count: 1, Value: "a1"}},
 		shares: map[allocation.ShareRef]allocation.Share{}, used: map[allocation.ShareRef]map[allocation.UsageKey]allocation.Usage{},
 		changed: map[allocation.ShareRef]int64{}, numbers: map[int]int64{}, acked: map[int]int64{}, budgets: map[string]allocation.ConfiguredBudget{},
+		documents: map[allocation.DocumentRef]fakeDocument{},
 	}
 }
 
@@ -69,6 +100,8 @@ func (f *fakeRegion) call() allocation.SyncCall {
 	if f.lost {
 		return c // what a database says that lost its history counts for nothing
 	}
+	c.Documents, c.DocumentsThrough = f.untold(), f.through
+	c.All = c.All && len(c.Documents) == 0
 	shards := map[int][]allocation.ShareStatement{}
 	for ref, share := range f.shares {
 		shard := allocation.ShardOf(ref.Budget)
@@ -123,6 +156,7 @@ func (f *fakeRegion) apply(a allocation.SyncAnswer) {
 		}
 	}
 	f.config = max(f.config, a.Config)
+	f.learn(a)
 	for _, k := range a.Acknowledged {
 		if k.Whole {
 			f.acked[k.Shard] = 0
@@ -193,7 +227,7 @@ func (f *fakeRegion) sync(r *replica) allocation.SyncAnswer {
 func (f *fakeRegion) untilQuiet(r *replica) {
 	f.w.t.Helper()
 	for range 50 {
-		if a := f.sync(r); len(a.Shares)+len(a.Budgets) == 0 && !a.More && !slices.ContainsFunc(a.Acknowledged, func(k allocation.ShardAck) bool { return k.Whole }) {
+		if a := f.sync(r); len(a.Shares)+len(a.Budgets)+len(a.Documents) == 0 && !a.More && !slices.ContainsFunc(a.Acknowledged, func(k allocation.ShardAck) bool { return k.Whole }) {
 			return
 		}
 	}

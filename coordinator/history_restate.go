@@ -36,7 +36,7 @@ func (s *Service) isFrozen() bool {
 //	each share that it holds              into its ledger, which is made anew where etcd lost it
 //	that these are all                    into the standing; the last region's thaws it
 func (s *Service) restate(ctx context.Context, call allocation.SyncCall) error {
-	if err := s.overtakeConfig(ctx, call.Config); err != nil {
+	if err := s.overtakeConfig(ctx, max(call.Config, call.DocumentsThrough)); err != nil {
 		return err
 	}
 	h := allocation.Holder{Region: call.Region, Incarnation: call.Incarnation}

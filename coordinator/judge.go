@@ -88,8 +88,8 @@ func (s *Service) judge(r *region, call allocation.SyncCall) verdict {
 	if standing.Freeze != nil {
 		return verdict{} // what it states goes into the ledgers, whatever they hold
 	}
-	if config := s.state.deployment.value.Config; call.Config > config {
-		return etcdLostOf(contradictsConfig, "the owner has stored configuration %d, and etcd has %d: etcd lost its latest changes", call.Config, config)
+	if config, theirs := s.state.deployment.value.Config, max(call.Config, call.DocumentsThrough); theirs > config {
+		return etcdLostOf(contradictsConfig, "the owner has stored configuration %d, and etcd has %d: etcd lost its latest changes", theirs, config)
 	}
 	return s.judgeShares(call)
 }
@@ -210,7 +210,8 @@ func contactOf(before Contact, call allocation.SyncCall, arrived time.Time) Cont
 	c := Contact{
 		Format: documentFormat, Region: call.Region, Incarnation: call.Incarnation, Heard: heard, At: arrived.UTC(),
 		SkewMicros: call.Clock - arrived.UnixMicro(), ClosedBefore: call.ClosedBefore, Config: call.Config, History: call.History, Marks: call.Marks,
-		Stopped: call.Stopped, OpenReservations: call.OpenReservations, OldestReservation: call.OldestReservation,
+		Documents: call.DocumentsThrough,
+		Stopped:   call.Stopped, OpenReservations: call.OpenReservations, OldestReservation: call.OldestReservation,
 	}
 	c.Marks = mergeMarks(before.Marks, call.Marks, before.Ended)
 	if call.Node != "" {

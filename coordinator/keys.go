@@ -21,6 +21,7 @@ import (
 //	/tranche/plans/ID                          rebalances of all budgets that a selector found
 //	/tranche/strandings/REGION/SHARD           the history of what was stranded; with writeoffs/, compensations/ and
 //	                                           refusals/ see stranded_docs.go
+//	/tranche/documents/KIND/NAME               configuration other than budgets: see documents_carried.go
 //	/tranche/tokens/NAME                       a credential: role, hash
 //	/tranche/marks/WRITER                      the mark of one coordinator process
 //	/tranche/vouches/WRITER                    a coordinator without memory asks, and one with memory answers

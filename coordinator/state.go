@@ -43,6 +43,7 @@ type state struct {
 	broken  map[allocation.ShareRef]string // ledgers that are not conserved, and why
 	strange map[string]string              // documents that this version does not know, and why
 	strandedDocs
+	carried
 
 	opening, following, closing cursor // of the background work
 
@@ -82,6 +83,7 @@ func (s *state) clear() {
 	s.broken = map[allocation.ShareRef]string{}
 	s.strange = map[string]string{}
 	s.strandedDocs.clear()
+	s.carried.clear()
 	for _, r := range s.regions {
 		r.doc, r.tomb, r.contactDoc = nil, nil, nil
 		r.queue = newQueue()
@@ -107,6 +109,7 @@ func (s *state) apply(events []Event, revision int64, reset bool) {
 	if reset {
 		slices.Sort(s.names)
 		slices.SortFunc(s.changes, func(a, b configChange) int { return cmp.Compare(a.number, b.number) })
+		s.sortChanges()
 	}
 	if reset || s.members().Number != members || s.standing != standing {
 		s.lookAll()
@@ -147,6 +150,11 @@ func (s *state) enter(e Event) {
 	case "tokens":
 		delete(s.tokens, keyName(e.Key))
 		err = enter(e, func(d *doc[TokenDocument]) { s.tokens[d.value.Name] = d })
+	case "documents":
+		if e.Deleted {
+			s.dropDocument(e.Key)
+		}
+		err = enter(e, func(d *doc[ConfigDocument]) { s.enterDocument(d) })
 	case "vouches":
 		delete(s.vouches, keyName(e.Key))
 		err = enter(e, func(d *doc[VouchDocument]) { s.vouches[keyName(e.Key)] = d })

@@ -96,6 +96,9 @@ func (s *Service) syncFrom(ctx context.Context, from string, call allocation.Syn
 
 // take enters what a call says that fits, and answers it.
 func (s *Service) take(ctx context.Context, from string, call allocation.SyncCall, v verdict, arrived time.Time) (allocation.SyncAnswer, error) {
+	if err := s.takeDocuments(ctx, from, call); err != nil {
+		return allocation.SyncAnswer{}, err
+	}
 	enter := s.countReturns
 	if s.isFrozen() {
 		enter = s.restate
@@ -150,6 +153,8 @@ func checkCall(c allocation.SyncCall) error {
 		return invalid("marks", fmt.Sprintf("are %d, ended %d", len(c.Marks), len(c.Ended)), fmt.Sprintf("send at most %d", maxMarks))
 	case len(c.Demand) > allocation.MaxDemands:
 		return invalid("demand", fmt.Sprintf("names %d budgets", len(c.Demand)), fmt.Sprintf("name at most %d", allocation.MaxDemands))
+	case len(c.Documents) > allocation.MaxDocumentsPerCall:
+		return invalid("documents", fmt.Sprintf("are %d", len(c.Documents)), fmt.Sprintf("send at most %d", allocation.MaxDocumentsPerCall))
 	case len(c.Low) > maxLow:
 		return invalid("low", fmt.Sprintf("names %d budgets", len(c.Low)), fmt.Sprintf("name at most %d", maxLow))
 	case len(c.Node) > 255 || len(c.NodeURL) > 1024 || len(c.Version) > 255 || len(c.Stopped) > 255:
@@ -199,7 +204,7 @@ func (s *Service) baseAnswer(r *region) allocation.SyncAnswer {
 		Format: allocation.SyncFormat, Deployment: d.ID, History: s.state.descent().History, Frozen: s.state.frozen(),
 		Regions: s.state.members().Regions, Removed: s.state.removed(), Incarnation: own.Incarnation,
 		Now: s.now().UnixMicro(), Revision: s.state.revision, EvidenceAgeMillis: s.evidenceAge().Milliseconds(),
-		Draining: own.Draining,
+		Draining: own.Draining, TakesDocuments: true,
 	}
 }
 
@@ -222,10 +227,12 @@ func (s *Service) answer(call allocation.SyncCall, acks []allocation.ShardAck, e
 	var more bool
 	a.Budgets, a.Config, more = s.state.configSince(call.Config)
 	a.More = a.More || more
+	a.Documents, a.DocumentsThrough, more = s.state.documentsSince(call.DocumentsThrough, call.Documents)
+	a.More = a.More || more
 	a.Closed = s.state.closedOf(r, call)
 	a.Elsewhere = s.elsewhere(call)
 	urgent = urgent || slices.ContainsFunc(acks, func(k allocation.ShardAck) bool { return k.Whole })
-	urgent = urgent || len(a.Budgets)+len(ended) > 0
+	urgent = urgent || len(a.Budgets)+len(a.Documents)+len(ended) > 0
 	if !urgent {
 		r.held.add(news)
 	}

@@ -61,9 +61,11 @@ type keeper struct {
 	under        allocation.History // in which it has them: another one may have lost them
 	closedIDs    map[int]time.Time  // since when this process has known an id table to be closed
 	backoff      time.Duration
-	closed       time.Time
-	tidied       time.Time
-	swept        time.Time
+
+	takesDocuments bool // the coordinator said so
+	closed         time.Time
+	tidied         time.Time
+	swept          time.Time
 }
 
 // turn makes one call, and whatever else is due.
@@ -191,6 +193,7 @@ func (k *keeper) heard(call allocation.SyncCall, answer allocation.SyncAnswer) (
 	if answer.Refusal != "" {
 		return false
 	}
+	k.takesDocuments = answer.TakesDocuments
 	if answer.History != call.History || answer.Incarnation != call.Incarnation {
 		k.acknowledged = map[int]int64{}
 	} else {
@@ -202,7 +205,7 @@ func (k *keeper) heard(call allocation.SyncCall, answer allocation.SyncAnswer) (
 		}
 	}
 	news := answer.History.Number > call.History.Number || call.Incarnation == "" && answer.Incarnation != ""
-	return k.freeze.heard(call, answer) || answer.More || news || len(answer.Shares)+len(answer.Budgets) > 0
+	return k.freeze.heard(call, answer) || answer.More || news || len(answer.Shares)+len(answer.Budgets)+len(answer.Documents) > 0
 }
 
 // broken settles what a failed transaction of the keeper's leaves open.

@@ -24,7 +24,7 @@ func (k *keeper) statements(ctx context.Context, w Writer) (allocation.SyncCall,
 	f.stating = f.next
 	if f.under == (allocation.History{}) || f.next >= allocation.Shards {
 		call, err := k.changes(ctx, w)
-		call.All = err == nil && f.asks(call)
+		call.All = err == nil && f.asks(call) && !k.owesDocuments(call)
 		return call, err
 	}
 	call, next, err := k.node.owner.StateHeld(ctx, w, f.next)
@@ -32,8 +32,14 @@ func (k *keeper) statements(ctx context.Context, w Writer) (allocation.SyncCall,
 		return call, err
 	}
 	f.stating = next
-	call.All = f.asks(call) && next >= allocation.Shards
+	call.All = f.asks(call) && next >= allocation.Shards && !k.owesDocuments(call)
 	return call, nil
+}
+
+// owesDocuments says whether the coordinator is still to be told of documents. A freeze does not end before: a region that
+// knows nothing would take a key that was revoked.
+func (k *keeper) owesDocuments(call allocation.SyncCall) bool {
+	return k.takesDocuments && len(call.Documents) > 0
 }
 
 // changes states what changed since the statements that the coordinator has. Another node may have stored a new history

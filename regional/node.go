@@ -203,7 +203,7 @@ func (n *Node) advance(seen *Loaded, after int64) *allocation.Catalogue {
 	defer n.mu.Unlock()
 	c := n.catalogue.Load()
 	if seen.Changes > c.Number && after <= c.Number {
-		c = c.With(seen.Changes, seen.Budgets, seen.Terms, seen.Gone)
+		c = c.With(seen.Changes, seen.Budgets, seen.Terms, seen.Gone).WithDocuments(seen.Documents)
 		n.catalogue.Store(c)
 	}
 	n.synced.note(seen)

@@ -12,7 +12,7 @@ import (
 const (
 	MaxBatchRequests = 1000
 	MaxBatchKeys     = 2000
-	MaxChanges       = 100 // budgets and terms that one batch reads; a node further behind loads them first
+	MaxChanges       = 100 // budgets, terms and documents that one batch reads; a node further behind loads them first
 )
 
 // Errors of an Owner. What is none of them, and wraps none, was not committed and never will be.
@@ -45,7 +45,7 @@ type Owner interface {
 	// out whether the others go on.
 	Look(ctx context.Context, w Writer) (Look, error)
 
-	// Load reads the owner's row, and the budgets and terms that changed after the change number `after` (0: all).
+	// Load reads the owner's row, and the budgets, terms and documents that changed after the change number `after` (0: all).
 	Load(ctx context.Context, after int64) (Loaded, error)
 
 	// Begin is the first of the two round trips of a batch: it locks and reads what the batch wants.
@@ -124,6 +124,10 @@ type Owner interface {
 
 	// Reservations lists open reservations in the order of their keys, after the given one.
 	Reservations(ctx context.Context, after allocation.IDKey, limit int) ([]allocation.Admission, error)
+
+	// PutDocument stores a document that was made in this region, and is stated from the next call on until the coordinator
+	// tells it. It changes nothing, and answers false, if what is stored is not to be replaced by it.
+	PutDocument(ctx context.Context, w Writer, d allocation.Document) (bool, error)
 
 	// Export reads the whole account of the owner at one snapshot, shares and usage by budget, after the named budget,
 	// at most limit budgets: for verify.
@@ -214,7 +218,7 @@ type Loaded struct {
 	// were made anew, and with the incarnation.
 	Lineage      string
 	Lost         bool  // it lost history, and is to become a new incarnation
-	Changes      int64 // the owner's change number: rises whenever budgets or terms change
+	Changes      int64 // the owner's change number: rises whenever budgets, terms or documents change
 	Config       int64 // the coordinator's configuration number
 	ClosedBefore allocation.Instant
 	Stopped      allocation.Reason
@@ -231,6 +235,9 @@ type Loaded struct {
 	Budgets []allocation.ConfiguredBudget
 	Terms   []allocation.Term
 	Gone    []allocation.ShareRef
+
+	Documents        []allocation.Document
+	DocumentsThrough int64 // the coordinator's configuration number through which documents are stored
 }
 
 // Writes is what a batch writes. The commit fails with ErrRaced unless exactly these usage rows and ids were there to be

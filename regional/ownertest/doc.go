@@ -58,6 +58,8 @@ func Run(t *testing.T, open func(t *testing.T, idle bool) Opened) {
 		{"many at once", false, testMany},
 		{"reservations", false, testReservations},
 		{"changes", false, testChanges},
+		{"documents", false, testDocuments},
+		{"documents that are to be stated", false, testUntold},
 		{"generations", false, testGenerations},
 		{"returns", false, testReturns},
 		{"a grant waits for rows being made", false, testGrantWaits},

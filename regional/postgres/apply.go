@@ -195,6 +195,10 @@ func (a *application) queueRest(ctx context.Context, b *pgx.Batch) error {
 	if err != nil {
 		return err
 	}
+	documents, err := a.writeDocuments(ctx, next)
+	if err != nil {
+		return err
+	}
 	closed, err := a.closeTerms(ctx, next)
 	if err != nil {
 		return err
@@ -203,7 +207,7 @@ func (a *application) queueRest(ctx context.Context, b *pgx.Batch) error {
 		budgets, terms := refColumns(a.opened)
 		b.Queue(changeShares, budgets, terms, next)
 	}
-	if changed || closed || len(a.opened) > 0 {
+	if changed || documents || closed || len(a.opened) > 0 {
 		a.changes = next
 	}
 	elsewhere, err := json.Marshal(a.answer.Elsewhere)
@@ -215,7 +219,7 @@ func (a *application) queueRest(ctx context.Context, b *pgx.Batch) error {
 	}
 	answer := a.answer
 	b.Queue(updateOwner, answer.Deployment, answer.Incarnation, answer.History.Number, answer.History.Stamp, a.changes,
-		answer.Config, answer.Revision, a.observedAt, string(elsewhere), textsOf(answer.Regions), textsOf(answer.Removed))
+		answer.Config, answer.Revision, a.observedAt, string(elsewhere), textsOf(answer.Regions), textsOf(answer.Removed), answer.DocumentsThrough)
 	if answer.Incarnation != "" && a.life.incarnation == "" {
 		b.Queue(insertIncarnation, answer.Incarnation)
 	}

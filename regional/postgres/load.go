@@ -59,16 +59,17 @@ type changedTerm struct {
 // noChanges asks for the owner's row without lists.
 const noChanges = math.MaxInt64
 
-// queueOwner reads the owner's row, and what changed after a change number, at most `most` budgets and terms each.
+// queueOwner reads the owner's row, and what changed after a change number, at most `most` budgets, terms and documents each.
 func (s *Store) queueOwner(q *pgx.Batch, after int64, most int64, into *regional.Loaded) {
 	q.Queue(selectOwner, after, most).QueryRow(func(row pgx.Row) error { return s.scanOwner(row, into) })
 }
 
 func (s *Store) scanOwner(row pgx.Row, l *regional.Loaded) error {
 	var format int
-	var budgets, terms, homes []byte
+	var budgets, terms, homes, documents []byte
 	err := row.Scan(&format, &l.Region, &l.Deployment, &l.Incarnation, &l.History.Number, &l.History.Stamp, &l.Changes, &l.Config,
-		&l.ClosedBefore, &l.Stopped, &l.Detail, &l.Revision, &l.ObservedAt, &l.Lost, &l.Handover.ID, &homes, &l.Lineage, &budgets, &terms)
+		&l.ClosedBefore, &l.Stopped, &l.Detail, &l.Revision, &l.ObservedAt, &l.Lost, &l.Handover.ID, &homes, &l.DocumentsThrough, &l.Lineage,
+		&budgets, &terms, &documents)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return fmt.Errorf("%w: the owner's row is missing", regional.ErrNotReady)
@@ -85,6 +86,9 @@ func (s *Store) scanOwner(row pgx.Row, l *regional.Loaded) error {
 		return fmt.Errorf("decode the handover: %w", err)
 	}
 	l.Stopped, l.Detail = l.Handover.Stopped(l.Stopped, l.Detail)
+	if err := decode(documents, &l.Documents); err != nil {
+		return fmt.Errorf("decode documents: %w", err)
+	}
 	return scanChanges(budgets, terms, l)
 }
 
@@ -122,13 +126,13 @@ func decode(text []byte, into any) error {
 
 // checkBehind drops the lists of a node that is too far behind.
 func checkBehind(seen *regional.Seen) {
-	if len(seen.Budgets)+len(seen.Terms)+len(seen.Gone) > regional.MaxChanges {
+	if len(seen.Budgets)+len(seen.Terms)+len(seen.Gone)+len(seen.Documents) > regional.MaxChanges {
 		seen.Behind = true
-		seen.Budgets, seen.Terms, seen.Gone = nil, nil, nil
+		seen.Budgets, seen.Terms, seen.Gone, seen.Documents = nil, nil, nil, nil
 	}
 }
 
-// Load reads the owner's row, and the budgets and terms that changed after the change number.
+// Load reads the owner's row, and the budgets, terms and documents that changed after the change number.
 func (s *Store) Load(ctx context.Context, after int64) (regional.Loaded, error) {
 	var l regional.Loaded
 	var elsewhere []byte

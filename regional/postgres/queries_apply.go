@@ -118,7 +118,7 @@ update tranche.owner
 set deployment = $1, incarnation = $2, history_number = $3, history_stamp = $4, changes = $5, config = greatest(config, $6),
     revision = case when $8 >= observed_at then $7 else revision end,
     elsewhere = case when $8 >= observed_at then $9::json else elsewhere end,
-    observed_at = greatest(observed_at, $8),
+    observed_at = greatest(observed_at, $8), documents = greatest(documents, $12),
     regions = (select coalesce(array_agg(r order by r), '{}') from ((select unnest(regions) union select unnest($10::text[])) except select unnest($11::text[])) as known (r))
 where id = 1`
 

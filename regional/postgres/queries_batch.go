@@ -174,11 +174,11 @@ with done as (
 select tranche.expect((select count(*) from done), $9, 'TR001', 'updated ids')`)
 )
 
-// The owner's row, with what changed of budgets and terms after $1, at most $2 of each; one snapshot, so that nothing
+// The owner's row, with what changed of budgets, terms and documents after $1, at most $2 of each; one snapshot, so that nothing
 // changes between the number and the lists.
 const selectOwner = `
 select o.format, o.region, o.deployment, o.incarnation, o.history_number, o.history_stamp, o.changes, o.config,
-       o.closed_before, o.stopped, o.detail, o.revision, o.observed_at, o.lost, o.handover, o.handover_homes, ` + lineage + `,
+       o.closed_before, o.stopped, o.detail, o.revision, o.observed_at, o.lost, o.handover, o.handover_homes, o.documents, ` + lineage + `,
        case when o.changes > $1 then (
            select json_agg(json_build_object('declaration', b.declaration, 'version', b.version, 'number', b.number, 'deleted', b.deleted))
            from (select declaration, version, number, deleted from tranche.budgets where change > $1 limit $2) as b) end,
@@ -186,6 +186,8 @@ select o.format, o.region, o.deployment, o.incarnation, o.history_number, o.hist
            select json_agg(json_build_object('budget', s.budget, 'term', s.term, 'template', s.template, 'policy', s.policy,
                   'regions', s.regions, 'first', s.first_start, 'step', s.step, 'count', s.periods, 'instants', s.instants, 'gone', s.gone))
            from (select budget, term, template, policy, regions, first_start, step, periods, instants, gone
-                 from tranche.shares where change > $1 limit $2) as s) end
+                 from tranche.shares where change > $1 limit $2) as s) end,
+       case when o.changes > $1 then (
+           select json_agg(d.document) from (select document from tranche.documents where change > $1 limit $2) as d) end
 from tranche.owner as o
 where o.id = 1`

@@ -282,6 +282,7 @@ func (t *transaction) queueCall(q *pgx.Batch, loaded *regional.Loaded, call *all
 		return rows.Err()
 	})
 	q.Queue(selectRegions).QueryRow(func(row pgx.Row) error { return row.Scan(&call.Regions) })
+	queueUntold(q, &call.Documents)
 	q.Queue(selectOpen).QueryRow(func(row pgx.Row) error { return row.Scan(&call.OpenReservations, &call.OldestReservation) })
 	q.Queue(selectClock).QueryRow(func(row pgx.Row) error {
 		var err error
@@ -295,6 +296,7 @@ func fillCall(call *allocation.SyncCall, l *regional.Loaded) {
 	call.Region, call.Deployment = l.Region, l.Deployment
 	call.History, call.Incarnation = l.History, l.Incarnation
 	call.ClosedBefore, call.Config, call.Stopped = l.ClosedBefore, l.Config, string(l.Stopped)
+	call.DocumentsThrough = l.DocumentsThrough
 }
 
 func (t *transaction) low(ctx context.Context, call *allocation.SyncCall) error {

@@ -234,6 +234,11 @@ func (a *application) writeRest(now ownerRow) error {
 			a.x.change(func(t *tables) { t.budgets[row.Budget.Name] = row })
 		}
 	}
+	told, err := a.x.putDocuments(answer.Documents, answer.History.Number, next)
+	if err != nil {
+		return err
+	}
+	raise = raise || told
 	for _, ref := range a.opened {
 		row := a.shares[ref]
 		row.change = next
@@ -279,7 +284,7 @@ func (a *application) enter(r *ownerRow, raise bool, next int64) {
 	}
 	r.regions = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.regions, answer.Regions))))
 	r.regions = slices.DeleteFunc(r.regions, func(n string) bool { return slices.Contains(answer.Removed, n) })
-	r.config = max(r.config, answer.Config)
+	r.config, r.documents = max(r.config, answer.Config), max(r.documents, answer.DocumentsThrough)
 	if a.observedAt >= r.observedAt {
 		r.revision, r.elsewhere, r.observedAt = answer.Revision, slices.Clone(answer.Elsewhere), a.observedAt
 	}

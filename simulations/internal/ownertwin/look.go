@@ -92,7 +92,7 @@ func (db *Database) Reservations() []*allocation.Admission {
 // Catalogue is the budgets and terms as the owner has stored them.
 func (db *Database) Catalogue() *allocation.Catalogue {
 	l := db.tables.loaded(0)
-	return allocation.NewCatalogue(l.Region).With(l.Changes, l.Budgets, l.Terms, l.Gone)
+	return allocation.NewCatalogue(l.Region).With(l.Changes, l.Budgets, l.Terms, l.Gone).WithDocuments(l.Documents)
 }
 
 // Keys are the keys of the usage rows of a share, sorted.

@@ -57,9 +57,9 @@ func (o *Owner) Peek(ctx context.Context, want regional.Want) (regional.Seen, er
 
 // checkBehind drops the lists of a node that is too far behind.
 func checkBehind(seen *regional.Seen) {
-	if len(seen.Budgets)+len(seen.Terms)+len(seen.Gone) > regional.MaxChanges {
+	if len(seen.Budgets)+len(seen.Terms)+len(seen.Gone)+len(seen.Documents) > regional.MaxChanges {
 		seen.Behind = true
-		seen.Budgets, seen.Terms, seen.Gone = nil, nil, nil
+		seen.Budgets, seen.Terms, seen.Gone, seen.Documents = nil, nil, nil, nil
 	}
 }
 
@@ -69,7 +69,7 @@ func (t *tables) loaded(after int64) regional.Loaded {
 	l := regional.Loaded{
 		Region: o.region, Deployment: o.deployment, Incarnation: o.incarnation, History: o.history, Changes: o.changes,
 		Config: o.config, ClosedBefore: o.closedBefore, Stopped: o.stopped, Detail: o.detail, Revision: o.revision, ObservedAt: o.observedAt,
-		Lost: o.lost, Handover: o.handover,
+		Lost: o.lost, Handover: o.handover, DocumentsThrough: o.documents,
 	}
 	l.Stopped, l.Detail = o.handover.Stopped(l.Stopped, l.Detail)
 	if o.changes <= after {
@@ -81,6 +81,7 @@ func (t *tables) loaded(after int64) regional.Loaded {
 		}
 	}
 	slices.SortFunc(l.Budgets, func(a, b allocation.ConfiguredBudget) int { return strings.Compare(a.Budget.Name, b.Budget.Name) })
+	l.Documents = t.changedDocuments(after)
 	for ref, s := range t.shares {
 		switch {
 		case s.change <= after:

@@ -234,6 +234,7 @@ func (x *transaction) fill(call *allocation.SyncCall) {
 	call.ClosedBefore, call.Config, call.Stopped = o.closedBefore, o.config, string(o.stopped)
 	call.Clock = x.db.Clock().Micros()
 	call.Regions = slices.Clone(o.regions)
+	call.DocumentsThrough, call.Documents = o.documents, t.untold()
 	for _, w := range t.writers {
 		if w.former {
 			continue

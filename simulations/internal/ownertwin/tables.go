@@ -22,6 +22,7 @@ type ownerRow struct {
 	revision, observedAt            int64
 	elsewhere                       []allocation.Elsewhere
 	lost                            bool
+	documents                       int64
 	regions                         []string
 	handover                        regional.Handover
 }
@@ -76,6 +77,7 @@ type tables struct {
 	turnNode   string
 	turnUntil  int64
 	budgets    map[string]budgetRow
+	documents  map[allocation.DocumentRef]documentRow
 	shares     map[allocation.ShareRef]shareRow
 	touched    map[allocation.ShareRef]int64 // the commit that last changed a share or its usage
 	byShard    [allocation.Shards][]allocation.ShareRef
@@ -92,7 +94,8 @@ type tables struct {
 func newTables(region string, now int64) *tables {
 	t := &tables{
 		owner: ownerRow{region: region}, former: map[string]bool{}, writers: map[string]writerRow{}, budgets: map[string]budgetRow{},
-		shares: map[allocation.ShareRef]shareRow{}, touched: map[allocation.ShareRef]int64{}, usage: map[allocation.UsageKey]allocation.Usage{},
+		documents: map[allocation.DocumentRef]documentRow{},
+		shares:    map[allocation.ShareRef]shareRow{}, touched: map[allocation.ShareRef]int64{}, usage: map[allocation.UsageKey]allocation.Usage{},
 		ofShare: map[allocation.ShareRef][]allocation.UsageKey{}, instances: map[instances]int64{}, statements: map[int][]statementRow{},
 		open: map[allocation.IDKey]int64{},
 	}
@@ -108,6 +111,7 @@ func newTables(region string, now int64) *tables {
 func (t *tables) clone() *tables {
 	c := *t
 	c.former, c.writers, c.budgets = maps.Clone(t.former), maps.Clone(t.writers), maps.Clone(t.budgets)
+	c.documents = maps.Clone(t.documents)
 	c.shares, c.touched, c.usage = maps.Clone(t.shares), maps.Clone(t.touched), maps.Clone(t.usage)
 	c.instances, c.open = maps.Clone(t.instances), maps.Clone(t.open)
 	c.ofShare = make(map[allocation.ShareRef][]allocation.UsageKey, len(t.ofShare))

@@ -1,0 +1,27 @@
+package allocation
+
+import "maps"
+
+// WithDocuments returns the catalogue after documents changed: those that are new, and those that replace others. Those of
+// a kind, or of a content, that this program does not know are kept, and decide nothing.
+func (c *Catalogue) WithDocuments(changed []Document) *Catalogue {
+	if len(changed) == 0 {
+		return c
+	}
+	out := *c
+	if out.documents = maps.Clone(c.documents); out.documents == nil {
+		out.documents = map[DocumentRef]Document{}
+	}
+	for _, d := range changed {
+		if had, ok := out.documents[d.Ref()]; !ok || d.Replaces(had) {
+			out.documents[d.Ref()] = d
+		}
+	}
+	return &out
+}
+
+// Document is one that the region knows.
+func (c *Catalogue) Document(kind, name string) (Document, bool) {
+	d, ok := c.documents[DocumentRef{kind, name}]
+	return d, ok
+}
