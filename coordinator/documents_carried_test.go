@@ -9,7 +9,9 @@ import (
 	"tranche/allocation"
 )
 
-func note(name string) allocation.DocumentRef { return allocation.DocumentRef{Kind: "note", Name: name} }
+func note(name string) allocation.DocumentRef {
+	return allocation.DocumentRef{Kind: "note", Name: name}
+}
 
 func (w *world) note(r *replica, name, says string, final bool) {
 	w.t.Helper()
