@@ -238,7 +238,8 @@ func (l *Locked) spentReason(u *Usage, line Line, limit int64) Reason {
 		return CeilingReached
 	}
 	e, known := l.Elsewhere[line.UsageKey.Budget]
-	free := saturated(u.Spendable(limit), saturated(e.Unallocated, e.Spendable))
+	returned := max(0, u.Returned-e.Returned) // the ledger has yet to hear of it: until then it is nowhere
+	free := saturated(u.Spendable(limit), saturated(saturated(e.Unallocated, returned), e.Spendable))
 	switch {
 	case !known || e.Period != line.Period || e.Limit != limit || e.Generation != u.Generation || line.Cost <= free:
 		return RegionShareSpent

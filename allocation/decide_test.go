@@ -250,6 +250,22 @@ func TestSpentReasons(t *testing.T) {
 	}
 }
 
+// What this region gave back and the ledger has not counted yet is nowhere, and will be somewhere: nobody is told that all is
+// used up because of it.
+func TestReturnedOnItsWay(t *testing.T) {
+	for counted, want := range map[int64]Reason{0: RegionShareSpent, 7: RegionShareSpent, 10: CeilingReached} {
+		l := newOwner(granted{testBudget("a", "requests", 100), 50})
+		l.ask(Spend, "first", requests(40))
+		for _, u := range l.Usage {
+			u.Returned, u.Target = 10, 40
+		}
+		l.Elsewhere["a"] = Elsewhere{Period: firstMinute, Limit: 100, Generation: 1, Returned: counted}
+		if d := l.ask(Spend, "x", requests(2)); d.Reason != want {
+			t.Errorf("%d of 10 counted: %s, want %s", counted, d.Reason, want)
+		}
+	}
+}
+
 // The owner's clock, read after the locks, chooses the period; a plan from before a boundary or from other budgets is
 // made anew, and goes to the next batch where its rows are not locked (invariant 10).
 func TestPlansAreMadeAnew(t *testing.T) {

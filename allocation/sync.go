@@ -236,8 +236,9 @@ type Elsewhere struct {
 	// left: a limit was raised since, or permits that this region gave back are on their way to somebody.
 	Limit       int64 `json:"limit"`
 	Generation  int64 `json:"generation"`
-	Unallocated int64 `json:"unallocated"` // with what the region that asks is about to return
-	Spendable   int64 `json:"spendable"`   // held by regions in contact, as last stated
-	Reserved    int64 `json:"reserved"`    // by requests under way in any of these regions
-	Stranded    int64 `json:"stranded"`    // held by regions that cannot be asked
+	Unallocated int64 `json:"unallocated"`
+	Returned    int64 `json:"returned,omitempty"` // by the region that asks, as the ledger has counted it
+	Spendable   int64 `json:"spendable"`          // held by regions in contact, as last stated
+	Reserved    int64 `json:"reserved"`           // by requests under way in any of these regions
+	Stranded    int64 `json:"stranded"`           // held by regions that cannot be asked
 }

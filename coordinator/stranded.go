@@ -349,7 +349,7 @@ func (s *Service) elsewhere(call allocation.SyncCall) []allocation.Elsewhere {
 			seen := map[allocation.Holder]bool{}
 			for _, a := range entry.Allocations {
 				if a.Region == call.Region && a.Incarnation == call.Incarnation {
-					e.Unallocated += max(0, a.Held()-a.Target) // it lowers its share first, and these are nowhere until that is counted
+					e.Returned += a.Returned
 					continue
 				}
 				if seen[a.Holder] {

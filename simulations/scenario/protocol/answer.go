@@ -85,6 +85,7 @@ func (c *coordinator) elsewhere(name string, asks allocation.Holder) (allocation
 	e := allocation.Elsewhere{Budget: name, Period: l.Periods.At(i).Start, Limit: l.EntryAt(i).Limit, Generation: l.Generation.Number, Unallocated: l.Unallocated(i)}
 	for _, a := range l.EntryAt(i).Allocations {
 		if a.Holder == asks {
+			e.Returned += a.Returned
 			continue
 		}
 		left := c.remainder(l, a.Holder, i)
