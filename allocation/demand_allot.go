@@ -55,12 +55,12 @@ func (l Ledger) Allot(i int, seekers []Seeker, gen Generation) (Ledger, bool, er
 	if !slices.ContainsFunc(places, func(p place) bool { return p.give > 0 || p.take > 0 }) {
 		return l, false, nil
 	}
-	l = l.cut(i)
+	next := l.cut(i)
 	if i+1 < l.Periods.Len() {
-		l = l.cut(i + 1)
+		next = next.cut(i + 1)
 	}
-	for n := range l.Entries {
-		e := &l.Entries[n]
+	for n := range next.Entries {
+		e := &next.Entries[n]
 		if e.From != i {
 			continue
 		}
@@ -70,11 +70,20 @@ func (l Ledger) Allot(i int, seekers []Seeker, gen Generation) (Ledger, bool, er
 			}
 		}
 	}
-	l = l.grant(gen)
+	next = next.grant(gen)
+	if sameEntry(next.EntryAt(i), e) {
+		return l, false, nil // what is on its way was promised before
+	}
+	l = next
 	if len(l.Entries) > MaxEntries {
 		return l, false, ErrTooManyEntries
 	}
 	return l, true, nil
+}
+
+// sameEntry says whether two states of one period's entry say the same.
+func sameEntry(a, b Entry) bool {
+	return a.Limit == b.Limit && slices.Equal(a.Allocations, b.Allocations)
 }
 
 // places joins the seekers with the entry.

@@ -127,6 +127,11 @@ func TestDemandAsksOnlyWhoCanGive(t *testing.T) {
 		if c.want == nil {
 			continue
 		}
+		// While what was asked for is on its way, nothing is written.
+		_, again, err := next.Allot(2, seekersOf(func(s []Seeker) { hungry(s); c.change(s); s[1].Fresh, s[2].Fresh = true, true }), genOf(3))
+		if again || err != nil {
+			t.Errorf("%s: the same once more: %v, %v", name, again, err)
+		}
 		if got := targetsOf(next, 2); !maps.Equal(got, c.want) {
 			t.Errorf("%s: targets %v, want %v", name, got, c.want)
 		}
