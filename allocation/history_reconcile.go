@@ -43,6 +43,9 @@ func (l Ledger) Reconcile(h Holder, held Share, st ShareStatement, stamp string)
 	}
 	changed := l.Contradicts(held.Generation) || l.Generation.Number < held.Generation.Number
 	newer := held.Generation.Number > l.Generation.Number
+	if newer {
+		l.Members = 0 // the owner's targets may be by members that only the lost line had: it follows the present ones anew
+	}
 	if held.OpeningSpent > l.EntryAt(0).OpeningSpent {
 		l, changed = l.openedWith(held.OpeningSpent), true
 	}

@@ -82,7 +82,7 @@ func TestHistories(t *testing.T) {
 func TestReconcile(t *testing.T) {
 	b := testBudget("a", "requests", 10)
 	here, there := Holder{"here", "one"}, Holder{"there", "two"}
-	m := Members{Regions: []string{"here", "there"}, Holders: []Holder{here, there}}
+	m := Members{Number: 4, Regions: []string{"here", "there"}, Holders: []Holder{here, there}}
 	before := OpenLedger(b, 1, tenMinutes, m, genOf(1))
 	lost, err := before.Move(here, there, 3, 0, genOf(2))
 	if err != nil {
@@ -123,6 +123,9 @@ func TestReconcile(t *testing.T) {
 		if _, _, err := l.Reconcile(here, mine, mine.Statement(nil, nil), "newer"); !errors.Is(err, ErrContradicted) {
 			t.Errorf("an owner that forgot a return is believed: %v", err)
 		}
+	}
+	if l.Members != 0 {
+		t.Errorf("the targets are those of what was lost, and it follows members %d already", l.Members)
 	}
 	rebuilt, _, err := RebuildLedger(theirs, "requests").Reconcile(there, theirs, theirs.Statement(nil, nil), "new")
 	if err != nil || rebuilt.Conserved() != nil || held(rebuilt, there) != 8 || rebuilt.Unallocated(0) != 2 {

@@ -158,6 +158,7 @@ func TestEtcdRestoredTwice(t *testing.T) {
 	}
 	for range 2 {
 		w.restore(snapshot)
+		knew := east.held()
 		east.sync(r)
 		w.settle(r)
 		if w.standing().Freeze == nil {
@@ -167,11 +168,12 @@ func TestEtcdRestoredTwice(t *testing.T) {
 			east.sync(r)
 			w.settle(r)
 		}
-		if w.standing().Freeze == nil || east.held() != 30 {
+		if w.standing().Freeze == nil || east.held() != knew {
 			t.Fatalf("thawed by one of two, or granted: it holds %d", east.held())
 		}
 		w.round(r, west, east)
-		if w.standing().Freeze != nil || w.held(east, west) > 100 {
+		// The move was lost with the rest: the budget's own weights count again.
+		if w.standing().Freeze != nil || east.held() != 60 || west.held() != 40 {
 			t.Fatalf("east holds %d, west %d, %+v", east.held(), west.held(), w.standing())
 		}
 	}

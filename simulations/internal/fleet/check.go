@@ -187,9 +187,7 @@ func (c *checks) restored() {
 		v.doc = coordinator.BudgetDocument{}
 	}
 	for _, l := range c.ledgers {
-		if !l.closed {
-			l.lost = append(l.lost, l.doc)
-		}
+		l.lost = append(l.lost, l.doc)
 		items := c.fleet.etcd.Items(l.key)
 		if l.restored = len(items) == 0; !l.restored {
 			l.doc = read[allocation.Ledger](c, coordinator.Event{Item: items[0]})

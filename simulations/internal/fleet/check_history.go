@@ -51,8 +51,16 @@ func (c *checks) thawed(before allocation.Standing) {
 		}
 	}
 	for _, v := range c.ledgers {
-		v.lost = nil
+		if !c.overSomewhere(v.doc.Periods.End()) {
+			v.lost = nil
+		}
 	}
+}
+
+// overSomewhere says whether some owner has closed all periods of a term: it need not state the term any more, and settles what
+// it has reserved in there by what it was granted in whatever history that was.
+func (c *checks) overSomewhere(end allocation.Instant) bool {
+	return slices.ContainsFunc(c.fleet.regions, func(r *region) bool { return end <= r.db.ClosedBefore() })
 }
 
 // heldInAll judges that all owners together hold no more of a period than its limit ever was, whatever the ledger says.
