@@ -57,6 +57,25 @@ func TestSilentRegionWithoutTerms(t *testing.T) {
 	}
 }
 
+// A node that refuses nobody must not be forgotten: the status of the deployment names it.
+func TestANodeInShadowIsTold(t *testing.T) {
+	w, east, _ := two(t, 1)
+	r := w.replicas[0]
+	call := east.call()
+	call.Shadow = true
+	if _, err := r.Sync(t.Context(), call); err != nil {
+		t.Fatal(err)
+	}
+	if text := strings.Join(problemsOf(w, r, "in shadow"), "\n"); !strings.Contains(text, "note: node us-east-node of region us-east is in shadow: it refuses nobody") || strings.Contains(text, "eu-west") {
+		t.Error(text)
+	}
+	w.clock.move(time.Minute)
+	east.sync(r)
+	if text := problemsOf(w, r, "in shadow"); len(text) > 0 {
+		t.Error("it was started again without, and is told still", text)
+	}
+}
+
 // unnamed is an etcd of which one member does not answer and is known by its address only.
 type unnamed struct{ coordinator.Store }
 
