@@ -1,0 +1,100 @@
+package scale
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// stage declares budgets until there are n, lets all regions store them, and measures what calls and changes cost then.
+func (w *world) stage(ctx context.Context, n int) (Stage, error) {
+	s := Stage{Budgets: n}
+	var last []time.Duration
+	for w.declared < n {
+		at := time.Now()
+		if err := w.declare(ctx, w.declared, 1000*int64(w.o.Regions)); err != nil {
+			return s, err
+		}
+		w.declared++
+		if last = append(last, time.Since(at)); len(last) > 100 {
+			last = last[1:]
+		}
+		if w.declared%1000 == 0 {
+			w.o.Progress("%d of %d budgets are declared", w.declared, w.o.Budgets)
+		}
+	}
+	s.Declare = median(last)
+	for i, r := range w.regions {
+		w.o.Progress("%s stores its shares", r.name)
+		sum, err := r.untilStored(ctx)
+		if err != nil {
+			return s, err
+		}
+		if i == 0 {
+			s.FirstCalls, s.FirstBytes, s.First = sum.calls, sum.bytes, sum.took.Seconds()
+		}
+	}
+	w.o.Progress("calls with %d budgets", n)
+	return s, w.measure(ctx, &s)
+}
+
+// measure takes the cost of quiet calls and of changes.
+func (w *world) measure(ctx context.Context, s *Stage) error {
+	var quiet, change []time.Duration
+	for i := range w.o.Calls {
+		for _, r := range w.regions {
+			if err := r.untilQuiet(ctx); err != nil {
+				return err
+			}
+		}
+		one := w.regions[0]
+		c, news, err := one.sync(ctx)
+		switch {
+		case err != nil:
+			return err
+		case news:
+			return fmt.Errorf("%s is told something when nothing changed", one.name)
+		}
+		quiet, s.QuietBytes = append(quiet, c.took), c.bytes
+
+		// A limit changes in the middle of all of them: the region stores its share, and states it.
+		if err := w.declare(ctx, (w.declared/2+i)%w.declared, int64(w.o.Regions*(1001+i))); err != nil {
+			return err
+		}
+		if c, err = one.untilStored(ctx); err != nil {
+			return err
+		}
+		change, s.ChangeByte = append(change, c.took), c.bytes
+	}
+	s.Quiet, s.Change = median(quiet), median(change)
+	return nil
+}
+
+// declare makes a budget, or changes its limit.
+func (w *world) declare(ctx context.Context, number int, limit int64) error {
+	name := fmt.Sprintf("tenant-%06d/requests", number)
+	weights := map[string]int64{}
+	for _, r := range w.regions {
+		weights[r.name] = 1
+	}
+	body := map[string]any{
+		"budget": name, "unit": "requests", "limit": limit, "match": map[string]string{"tenant": fmt.Sprintf("tenant-%06d", number)},
+		"window": map[string]string{"every": "1m"}, "allocation": map[string]any{"policy": "fixed", "weights": weights},
+	}
+	method, path, headers := http.MethodPost, "/v1/budgets", []string(nil)
+	if v := w.versions[name]; v > 0 {
+		method, path, headers = http.MethodPut, path+"/"+name, []string{"If-Match", fmt.Sprintf("%q", fmt.Sprint(v))}
+	}
+	text, err := w.must(ctx, method, path, body, headers...)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Version int64 `json:"version"`
+	}
+	err = json.Unmarshal(text, &answer)
+	w.versions[name] = answer.Version
+	return err
+}
