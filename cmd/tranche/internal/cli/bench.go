@@ -43,6 +43,7 @@ It needs an installed Postgres and leaves nothing behind. The status is 1 if a c
 	f.BoolVar(&o.Random, "random-ids", false, "random admission ids (UUID version 4), not ones that begin with the time (version 7)")
 	f.StringVar(&o.Profiles, "profiles", "", "write a profile of each case to this `FOLDER`, for go tool pprof")
 	a.withJSON(c)
+	c.AddCommand(a.benchGlobalCommand())
 	return c
 }
 

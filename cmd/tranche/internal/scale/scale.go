@@ -29,7 +29,8 @@ import (
 const (
 	MinBudgets, MaxBudgets = 100, 200_000
 	MinRegions, MaxRegions = 1, 20
-	defaultCalls           = 20
+	defaultCalls           = 5
+	quietAttempts          = 100
 	startPatience          = 2 * time.Minute
 	ackEvery               = 50 * time.Millisecond
 )
@@ -38,7 +39,7 @@ const (
 type Options struct {
 	Budgets  int // of one minute each, split over all regions
 	Regions  int
-	Calls    int                              // how often each call is measured; 0: 20
+	Calls    int                              // how often each call is measured; 0: 5
 	Progress func(format string, args ...any) // hears what takes its time; nil: nobody does
 }
 

@@ -44,18 +44,10 @@ func (w *world) stage(ctx context.Context, n int) (Stage, error) {
 func (w *world) measure(ctx context.Context, s *Stage) error {
 	var quiet, change []time.Duration
 	for i := range w.o.Calls {
-		for _, r := range w.regions {
-			if err := r.untilQuiet(ctx); err != nil {
-				return err
-			}
-		}
 		one := w.regions[0]
-		c, news, err := one.sync(ctx)
-		switch {
-		case err != nil:
+		c, err := w.quietCall(ctx, one)
+		if err != nil {
 			return err
-		case news:
-			return fmt.Errorf("%s is told something when nothing changed", one.name)
 		}
 		quiet, s.QuietBytes = append(quiet, c.took), c.bytes
 
@@ -70,6 +62,21 @@ func (w *world) measure(ctx context.Context, s *Stage) error {
 	}
 	s.Quiet, s.Change = median(quiet), median(change)
 	return nil
+}
+
+// quietCall is a call of a region when nothing changed.
+func (w *world) quietCall(ctx context.Context, one *region) (cost, error) {
+	for range quietAttempts { // the coordinator may be opening terms
+		for _, r := range w.regions {
+			if err := r.untilQuiet(ctx); err != nil {
+				return cost{}, err
+			}
+		}
+		if c, news, err := one.sync(ctx); err != nil || !news {
+			return c, err
+		}
+	}
+	return cost{}, fmt.Errorf("%s is told something again and again when nothing changed", one.name)
 }
 
 // declare makes a budget, or changes its limit.
