@@ -39,9 +39,8 @@ type HeldByKind struct {
 	Bytes map[string]int64
 }
 
-// RunKeep makes the run. An error is a broken invariant, or that of ctx.
-func RunKeep(ctx context.Context, o Keep) (Kept, error) {
-	w := world.New(world.Options{Seed: o.Seed, Ring: 512})
+// plan is a world without faults, requests and changes.
+func (o Keep) plan() *plan {
 	p := &plan{
 		coordinators: 1, closeGrace: 60, retention: allocation.Day, keepClosings: coordinator.DefaultClosingRetention, lanes: 1,
 		faults: faultPlan{weights: make([]int, len(allFaults)), every: time.Hour},
@@ -60,7 +59,13 @@ func RunKeep(ctx context.Context, o Keep) (Kept, error) {
 			Match: map[string]string{"tenant": tenant}, Allocation: allocation.Policy{Policy: allocation.PolicyFixed, Weights: weights}, RunsAloneFor: o.RunsAlone,
 		}})
 	}
-	f := assemble(Options{Seed: o.Seed, For: o.For, Kind: KindCalm}, w, p)
+	return p
+}
+
+// RunKeep makes the run. An error is a broken invariant, or that of ctx.
+func RunKeep(ctx context.Context, o Keep) (Kept, error) {
+	w := world.New(world.Options{Seed: o.Seed, Ring: 512})
+	f := assemble(Options{Seed: o.Seed, For: o.For, Kind: KindCalm}, w, o.plan())
 	defer w.Close()
 	var out Kept
 	counting, known := false, map[string]bool{}

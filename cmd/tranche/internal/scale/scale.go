@@ -31,6 +31,7 @@ const (
 	MinRegions, MaxRegions = 1, 20
 	defaultCalls           = 5
 	quietAttempts          = 100
+	quietFor               = time.Hour // the regions call only when it is their turn, and are not lost meanwhile
 	startPatience          = 2 * time.Minute
 	ackEvery               = 50 * time.Millisecond
 )
@@ -167,7 +168,7 @@ func start(ctx context.Context, o Options) (w *world, err error) {
 
 // replica starts a coordinator and waits until it is ready.
 func (w *world) replica(ctx context.Context, onToken func(string)) (*replica, error) {
-	s := coordinator.New(coordinator.Config{Store: w.store, Registry: prometheus.NewRegistry(), OnFirstAdminToken: onToken})
+	s := coordinator.New(coordinator.Config{Store: w.store, Registry: prometheus.NewRegistry(), OnFirstAdminToken: onToken, ReportUnreachableAfter: quietFor})
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
