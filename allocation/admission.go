@@ -62,6 +62,7 @@ type Admission struct {
 	Lines     []AdmissionLine
 	First     Evidence         // of the first answer
 	Settled   map[string]int64 // the true costs, when they were told
+	Ladder    *LadderStep      // of the first answer, if a ladder degraded it
 }
 
 // AdmissionLine is one budget that an admission was charged to.
@@ -92,6 +93,7 @@ type Request struct {
 	Labels      Labels
 	Costs       map[string]int64 // by unit
 	Lifetime    Duration         // of a reservation; 0: the budgets' longest_reservation
+	Priority    Priority         // empty: Interactive. Of an admission; the other operations go by the admission's own
 	Correlation string
 }
 
@@ -114,4 +116,6 @@ type Evidence struct {
 	Incarnation    string `json:"incarnation"`
 	Correlation    string `json:"correlation,omitempty"`
 	Node           string `json:"node,omitempty"`
+	// Priority is what the request counted as; empty: Interactive.
+	Priority Priority `json:"priority,omitempty"`
 }

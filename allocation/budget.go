@@ -59,6 +59,8 @@ type Budget struct {
 	// by then, so much counts as spent from the start. Not for templates; it is only heard when the budget is declared.
 	OpeningSpent int64  `json:"opening_spent,omitempty" yaml:"opening_spent,omitempty"`
 	Window       Window `json:"window" yaml:"window"`
+	// Protected is how much of the limit only essential traffic may spend, 0 to the limit; for a template per instance.
+	Protected int64 `json:"protected,omitempty" yaml:"protected,omitempty"`
 	// Match are the labels that a request must carry for the budget to apply; none: it applies to all.
 	Match map[string]string `json:"match,omitempty" yaml:"match,omitempty"`
 	// MissingLabel says what becomes of a request without a template's label: "refuse" or "unchecked".
@@ -83,6 +85,8 @@ type Budget struct {
 	// WaitForShare is how long, within its own deadline, a request waits for a top-up when it finds the region's share spent
 	// while permits may be free elsewhere. 0: not at all.
 	WaitForShare Duration `json:"wait_for_share,omitempty" yaml:"wait_for_share,omitempty"`
+	// Ladder is what happens, by priority, as the budget is used up; nil: nothing before it is used up.
+	Ladder *Ladder `json:"ladder,omitempty" yaml:"ladder,omitempty"`
 	// Enforcement is "enforce", "shadow" or "meter".
 	Enforcement string `json:"enforcement,omitempty" yaml:"enforcement,omitempty"`
 	// EnforceFor are requests for which it is enforced all the same; only with shadow or meter.

@@ -34,6 +34,8 @@ func (b Budget) Validate() error {
 	}
 	found = append(found, Labels(b.Match).problems("match")...)
 	b.checkOpening(&found)
+	b.checkProtected(&found)
+	b.checkLadder(&found)
 	b.checkTemplate(&found)
 	b.checkTimes(&found, windowFault == nil)
 	b.checkAdmission(&found)

@@ -172,6 +172,8 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 		"on_stale_evidence": r.text(&b.OnStaleEvidence),
 		"opening_spent":     r.count(&b.OpeningSpent, 0, MaxUnits),
 		"wait_for_share":    r.parsed(&b.WaitForShare),
+		"protected":         r.count(&b.Protected, 0, MaxUnits),
+		"ladder":            r.ladder(&b.Ladder),
 		"enforcement":       r.text(&b.Enforcement),
 		"enforce_for": func(path string, value any) {
 			b.EnforceFor = &EnforceFor{}

@@ -140,9 +140,12 @@ func (l *Locked) admit(p Plan) Outcome {
 		Reason: Allow, Action: ActionPreferred, Op: p.Op, Key: p.Key, Region: l.Catalogue.Region, At: l.Now, Evidence: l.evidence(p.Request),
 	}
 	for _, line := range p.Lines {
-		b := l.judge(line)
+		b := l.judge(p, line)
 		l.note(p, line, &b, &d)
 		d.Budgets = append(d.Budgets, b)
+	}
+	if d.Reason == Allow {
+		l.climb(p, &d)
 	}
 	switch {
 	case d.Reason != Allow:
@@ -182,14 +185,13 @@ func (l *Locked) unfit(p Plan) (Decision, bool) {
 
 // unfitFor is what one budget has against an admission before its counter is looked at, or empty.
 func (l *Locked) unfitFor(p Plan, line Line) Reason {
-	longest := int64(line.Budget.MaxEvidenceAge) * 1_000_000
 	switch {
 	case p.Generated && p.Op != Check && line.Budget.WithDefaults().AdmissionID != AdmissionIDGenerated:
 		return AdmissionIDMissing
-	case longest == 0 || line.Budget.OnStaleEvidence == OnStaleAdmit || l.ObservedAt != 0 && l.Now-l.ObservedAt <= longest:
-		return ""
+	case line.Budget.OnStaleEvidence != OnStaleAdmit && l.old(line.Budget):
+		return EvidenceStale
 	}
-	return EvidenceStale
+	return ""
 }
 
 // Key is the budget's name, with its instance.
@@ -201,7 +203,7 @@ func (l Line) Key() string {
 }
 
 // judge says whether one budget would admit its cost. It charges nothing.
-func (l *Locked) judge(line Line) BudgetDecision {
+func (l *Locked) judge(p Plan, line Line) BudgetDecision {
 	limit := l.Catalogue.limit(line.UsageKey.Budget)
 	b := BudgetDecision{
 		UsageKey: line.UsageKey, Until: line.Until, Unit: line.Budget.Unit, Version: line.Version, Limit: limit,
@@ -209,7 +211,8 @@ func (l *Locked) judge(line Line) BudgetDecision {
 	}
 	u := l.Usage[line.UsageKey]
 	if u != nil {
-		b.Generation, b.Share, b.Remaining = u.Generation, u.Granted-u.Returned, u.Spendable(limit)
+		b.Generation, b.Share, b.Remaining = u.Generation, u.Granted-u.Returned, u.SpendableBy(p.priority(), limit)
+		b.Protected, b.Stale = u.Protected, l.stale(line, u)
 	}
 	switch {
 	case line.Problem != "":
@@ -225,9 +228,17 @@ func (l *Locked) judge(line Line) BudgetDecision {
 	case line.Cost > limit && limit > 0:
 		b.Reason = CostExceedsLimit
 	case line.Cost > b.Remaining || limit == 0: // 0 refuses all, also what costs nothing (invariant 13)
-		b.Reason = l.spentReason(u, line, limit)
+		b.Reason = l.lacks(u, line, limit)
 	}
 	return b
+}
+
+// lacks says why a cost does not fit into what traffic of its priority may spend: the counters first, then what is protected.
+func (l *Locked) lacks(u *Usage, line Line, limit int64) Reason {
+	if limit > 0 && line.Cost <= u.Spendable(limit) {
+		return OnlyProtectedLeft
+	}
+	return l.spentReason(u, line, limit)
 }
 
 // spentReason says why a share does not hold the cost: because this region's is spent, or provably the whole budget, or
@@ -263,6 +274,8 @@ func detail(b BudgetDecision, line Line) string {
 	switch b.Reason {
 	case RegionShareSpent:
 		return fmt.Sprintf("this region's share of %s is %d %s in this period; %d can still be spent, and the request asks for %d", line.Key(), b.Share, b.Unit, b.Remaining, b.Requested)
+	case OnlyProtectedLeft:
+		return fmt.Sprintf("of this region's share of %s %d %s are protected, for essential traffic; beside them %d can still be spent, and the request asks for %d", line.Key(), b.Protected, b.Unit, b.Remaining, b.Requested)
 	case CeilingReached, CapacityStranded:
 		return fmt.Sprintf("%s allows %d %s in this period", line.Key(), b.Limit, b.Unit)
 	case CostExceedsLimit:
@@ -283,7 +296,7 @@ func detail(b BudgetDecision, line Line) string {
 // charge spends or reserves the lines and makes the admission.
 func (l *Locked) charge(p Plan, d *Decision) {
 	a := &Admission{
-		IDKey: p.Key, Payload: p.PayloadHash(), Op: p.Op, State: StateSpent, At: l.Now, First: d.Evidence,
+		IDKey: p.Key, Payload: p.PayloadHash(), Op: p.Op, State: StateSpent, At: l.Now, First: d.Evidence, Ladder: d.Ladder,
 	}
 	if p.Op == Reserve {
 		a.State = StateReserved
@@ -313,7 +326,7 @@ func (l *Locked) charge(p Plan, d *Decision) {
 			al.Spent, u.Spent = fits, u.Spent+fits
 			al.Overdraft, u.Overdraft = line.Cost-fits, saturated(u.Overdraft, line.Cost-fits)
 		}
-		b.Charged, b.Overdraft, b.Remaining = fits, al.Overdraft, u.Spendable(b.Limit)
+		b.Charged, b.Overdraft, b.Remaining = fits, al.Overdraft, u.SpendableBy(p.priority(), b.Limit)
 		al.Remaining, al.Share = b.Remaining, b.Share
 		a.Lines = append(a.Lines, al)
 		l.ChangedUsage[line.UsageKey] = true

@@ -58,6 +58,17 @@ var faultsInOrder = []fault{
 	{"closed", ClockBehind, func(f *faulty) { f.late = append(f.late, func() { f.ClosedBefore = firstMinute + 60 }) }, ""},
 	{"never fits", CostExceedsLimit, func(f *faulty) { f.r.Costs["tokens"] = 101 }, "cost unknown"},
 	{"spent", RegionShareSpent, func(f *faulty) { f.late = append(f.late, func() { f.row("A").Spent = 45 }) }, "row"},
+	{"protected", OnlyProtectedLeft, func(f *faulty) { f.late = append(f.late, func() { f.row("a").Protected = 1000 }) }, ""},
+	{"refused by the ladder", LadderRefused, func(f *faulty) {
+		f.r.Priority = Batch
+		f.late = append(f.late, func() { f.row("d").Spent = 20 })
+		f.budget["d"].Ladder = &Ladder{Batch: &Rungs{RefuseAt: 40}}
+	}, ""},
+	{"deferred", Deferred, func(f *faulty) {
+		f.r.Priority = Batch
+		f.late = append(f.late, func() { f.row("a").Spent = 100 })
+		f.budget["a"].Ladder = &Ladder{Batch: &Rungs{DeferAt: 10}}
+	}, ""},
 }
 
 func knownAs(s State, other string) func(*faulty) {
@@ -117,7 +128,7 @@ func TestOrderOfDecisions(t *testing.T) {
 			f := newFaulty(Spend, first, second)
 			before := f.everything()
 			d := f.put(f.r)
-			if d.Reason != first.reason || d.Admitted() || d.Action != ActionRefused {
+			if d.Reason != first.reason || d.Admitted() || d.Action != map[bool]string{true: ActionDeferred, false: ActionRefused}[d.Reason == Deferred] {
 				t.Errorf("%s and %s: %s, want %s", first.name, faultsInOrder[i+j].name, d.Reason, first.reason)
 			}
 			if f.everything() != before || len(f.ChangedUsage)+len(f.Inserted)+len(f.Updated) != 0 {

@@ -3,6 +3,8 @@ package allocation
 // The actions of a decision.
 const (
 	ActionPreferred = "preferred"
+	ActionDegraded  = "degraded" // admitted: take the cheaper route
+	ActionDeferred  = "deferred" // refused: come back later
 	ActionRefused   = "refused"
 )
 
@@ -24,6 +26,8 @@ type Decision struct {
 	Home     string // the region to go to, for not_home; empty if there is none
 	Retry    int64  // seconds until it is worth another try; 0: no advice
 	Evidence Evidence
+	Route    string      // of a degraded admission: the cheaper one to take
+	Ladder   *LadderStep // what a budget's ladder made of it; nil: nothing
 
 	// Would is why enforcement would have refused what was let through in shadow, for the budget WouldBlame.
 	Would      Reason
@@ -45,7 +49,9 @@ type BudgetDecision struct {
 	Requested  int64
 	Charged    int64 // spent or reserved for this admission now
 	Overdraft  int64
-	Remaining  int64 // what this region may still spend after this decision
+	Remaining  int64 // what this region may still spend on traffic of this priority after this decision
+	Protected  int64 // of the share: what only essential traffic may spend
+	Stale      *Stale
 	Reason     Reason
 	// Enforcement is Shadow or Meter, if the budget is not enforced for the request; Reason then refuses nobody.
 	Enforcement string
@@ -62,7 +68,7 @@ func (l *Locked) refusal(r Request, reason Reason, detail string) Decision {
 func (l *Locked) evidence(r Request) Evidence {
 	return Evidence{
 		Config: l.Catalogue.Number, LedgerRevision: l.Revision, ObservedAt: l.ObservedAt, Incarnation: l.Incarnation,
-		Correlation: r.Correlation, Node: l.Node,
+		Correlation: r.Correlation, Node: l.Node, Priority: r.priority(),
 	}
 }
 
@@ -105,6 +111,9 @@ func (l *Locked) answer(r Request, a *Admission, replayed bool) Decision {
 	}
 	if a.State == StateReserved {
 		d.Expires = a.ExpiresAt
+	}
+	if a.Ladder != nil {
+		d.Action, d.Route, d.Ladder = a.Ladder.Action, a.Ladder.Route, a.Ladder
 	}
 	for _, line := range a.Lines {
 		d.Budgets = append(d.Budgets, BudgetDecision{

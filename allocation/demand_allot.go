@@ -95,17 +95,18 @@ func (l Ledger) places(e Entry, seekers []Seeker) []place {
 		if most, bounded := l.Policy.Max[s.Region]; bounded {
 			p.most = min(p.most, most)
 		}
+		protected := int64(0) // what only essential traffic may spend is no reserve of the rest
 		if a := e.find(s.Holder, General); a != nil {
-			p.held, p.target = a.Held(), a.Target
+			p.held, p.target, protected = a.Held(), a.Target, a.Protected
 		}
 		if p.held > p.target {
 			// Asked to return; what it used above the target stays with it.
-			p.left = max(0, p.target-s.Used)
+			p.left = max(0, p.target-s.Used-protected)
 			p.target = max(p.target, min(p.held, s.Used))
 		} else {
 			// What it was offered above what it holds waits for others' returns, and is offered anew.
 			p.target = p.held
-			p.left = max(0, p.held-s.Used)
+			p.left = max(0, p.held-s.Used-protected)
 		}
 		p.need = l.Policy.NeedsFor(s.Rate)
 		if s.Unmet > 0 {

@@ -144,7 +144,7 @@ func sameEnforcement(a, b Budget) bool {
 func (l *Locked) note(p Plan, line Line, b *BudgetDecision, d *Decision) {
 	mode := line.Budget.EnforcementOf(p.Request, l.now())
 	if mode == Enforce {
-		if b.Reason != Allow && d.Reason == Allow {
+		if b.Reason != Allow && (d.Reason == Allow || d.Reason == OnlyProtectedLeft && b.Reason != OnlyProtectedLeft) {
 			d.Reason, d.Action, d.Blames, d.Home = b.Reason, ActionRefused, line.Key(), line.Home
 			d.Retry = retryAfter(b.Reason, resets(b.Until, l.now()))
 			d.Detail = detail(*b, line)
@@ -174,7 +174,7 @@ func uncharged(b BudgetDecision, would Reason) Reason {
 
 // isCounter says whether a reason is that a cost does not fit, or nothing.
 func isCounter(r Reason) bool {
-	return slices.Contains([]Reason{Allow, RegionShareSpent, CeilingReached, CapacityStranded, CostExceedsLimit}, r)
+	return slices.Contains([]Reason{Allow, RegionShareSpent, CeilingReached, CapacityStranded, CostExceedsLimit, OnlyProtectedLeft}, r)
 }
 
 // Uncharged says that the admission was let through without a charge to this line's budget: neither now nor when it is

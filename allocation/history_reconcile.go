@@ -63,7 +63,8 @@ func (l Ledger) Reconcile(h Holder, held Share, st ShareStatement, stamp string)
 			changed = changed || a.Granted < r.granted || a.Returned < r.returned
 			a.Granted, a.Returned = max(a.Granted, r.granted), max(a.Returned, r.returned)
 			if newer {
-				a.Target = r.target
+				a.Target, a.Protected = r.target, min(r.protected, r.target)
+				e.Protected = max(e.Protected, a.Protected)
 			}
 			// In the line that was lost the limit may have been higher: what is out then is explained by it.
 			e.Highest = max(e.Highest, r.limit, l.out(*e))
@@ -95,7 +96,7 @@ type heldRun struct {
 	from, next               int
 	class                    Class
 	granted, returned, limit int64
-	target                   int64
+	target, protected        int64
 }
 
 // runsOf joins an owner's share with what it states to have returned of single periods.
@@ -122,7 +123,7 @@ func (l Ledger) runsOf(held Share, st ShareStatement) ([]heldRun, error) {
 			if !ok {
 				return nil, fmt.Errorf("%s: no period begins at %s or at %s: %w", l.Budget, cuts[i], cuts[i+1], ErrContradicted)
 			}
-			run := heldRun{from: from, next: next, class: e.Class, granted: e.Granted, limit: e.Limit, target: e.Target}
+			run := heldRun{from: from, next: next, class: e.Class, granted: e.Granted, limit: e.Limit, target: e.Target, protected: e.Protected}
 			for _, r := range st.Returned {
 				if r.Class == e.Class && r.From <= cuts[i] && cuts[i] < r.Until {
 					run.returned = r.Returned
@@ -254,9 +255,10 @@ func Stricter(a, b ConfiguredBudget) ConfiguredBudget {
 	}
 	out := b
 	limit := min(a.Budget.LimitOrZero(), b.Budget.LimitOrZero())
-	out.Budget.Limit, out.Deleted = &limit, a.Deleted || b.Deleted
+	protected := min(max(a.Budget.Protected, b.Budget.Protected), limit)
+	out.Budget.Limit, out.Budget.Protected, out.Deleted = &limit, protected, a.Deleted || b.Deleted
 	out.Budget.stricter(a.Budget)
-	if limit != b.Budget.LimitOrZero() || out.Deleted != b.Deleted || !sameEnforcement(out.Budget, b.Budget) {
+	if limit != b.Budget.LimitOrZero() || protected != b.Budget.Protected || out.Deleted != b.Deleted || !sameEnforcement(out.Budget, b.Budget) {
 		out.Version = b.Version + 1
 	}
 	return out

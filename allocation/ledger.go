@@ -95,8 +95,9 @@ type Ledger struct {
 type Entry struct {
 	From        int          `json:"from"` // index of its first period in the term
 	Limit       int64        `json:"limit"`
-	Highest     int64        `json:"highest"`     // limit that these periods ever had: what is out never exceeds it
-	Allocations []Allocation `json:"allocations"` // sorted by region, incarnation, class
+	Highest     int64        `json:"highest"`             // limit that these periods ever had: what is out never exceeds it
+	Allocations []Allocation `json:"allocations"`         // sorted by region, incarnation, class
+	Protected   int64        `json:"protected,omitempty"` // of Limit: a floor that only essential traffic may go below
 	// OpeningSpent was spent elsewhere before the budget was declared. It is out from the start, held by nobody, and never
 	// changes.
 	OpeningSpent int64 `json:"opening_spent,omitempty"`
@@ -113,6 +114,8 @@ type Allocation struct {
 	Returned int64 `json:"returned"`
 	Target   int64 `json:"target"`
 	Moved    int64 `json:"moved,omitempty"` // of Target, by manual rebalances: below 0 for a giver
+	// Protected is how much of Target only essential traffic may spend.
+	Protected int64 `json:"protected,omitempty"`
 }
 
 // Held is the permits that the incarnation may still have, or have spent: granted and not returned.
@@ -165,7 +168,7 @@ func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generat
 		if e.From < from {
 			continue
 		}
-		e.Limit, e.Highest = *b.Limit, max(e.Highest, *b.Limit)
+		e.Limit, e.Highest, e.Protected = *b.Limit, max(e.Highest, *b.Limit), b.Protected
 		left, givable := b, e.Givable()
 		left.Limit = &givable
 		split := l.split(left, m)
@@ -238,6 +241,7 @@ func (l Ledger) cut(from int) Ledger {
 func (l Ledger) grant(gen Generation) Ledger {
 	for i := range l.Entries {
 		e := &l.Entries[i]
+		l.protect(e)
 		for j := range e.Allocations {
 			a := &e.Allocations[j]
 			if want := a.Target - a.Held(); want > 0 {
@@ -258,7 +262,7 @@ func (l Ledger) grant(gen Generation) Ledger {
 func merge(entries []Entry) []Entry {
 	out := entries[:0]
 	for _, e := range entries {
-		if n := len(out); n > 0 && out[n-1].Limit == e.Limit && out[n-1].Highest == e.Highest && out[n-1].OpeningSpent == e.OpeningSpent && slices.Equal(out[n-1].Allocations, e.Allocations) {
+		if n := len(out); n > 0 && out[n-1].Limit == e.Limit && out[n-1].Highest == e.Highest && out[n-1].OpeningSpent == e.OpeningSpent && out[n-1].Protected == e.Protected && slices.Equal(out[n-1].Allocations, e.Allocations) {
 			continue
 		}
 		out = append(out, e)

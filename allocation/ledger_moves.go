@@ -181,6 +181,9 @@ func (l Ledger) Conserved() error {
 					l.Budget, start, a.Region, a.Granted, a.Returned, a.Target)
 			}
 		}
+		if err := l.protectedConserved(e, start); err != nil {
+			return err
+		}
 		if out := l.out(e); out > max(e.Highest, e.Limit) {
 			return fmt.Errorf("%s, period %s: %d permits are out, and the limit was never above %d",
 				l.Budget, start, out, max(e.Highest, e.Limit))
@@ -211,7 +214,7 @@ func (l Ledger) GrantTo(h Holder) ShareGrant {
 			if a.Holder == h {
 				g.Entries = append(g.Entries, GrantEntry{
 					From: l.Periods.At(e.From).Start, Until: l.Periods.At(l.endOf(i) - 1).End, Class: a.Class,
-					Limit: e.Limit, Granted: a.Granted, Returned: a.Returned, Target: a.Target,
+					Limit: e.Limit, Granted: a.Granted, Returned: a.Returned, Target: a.Target, Protected: a.Protected,
 				})
 			}
 		}

@@ -9,10 +9,13 @@ type Reason string
 const (
 	Allow Reason = "allow"
 
-	RegionShareSpent Reason = "region_share_spent"
-	CeilingReached   Reason = "ceiling_reached"
-	CapacityStranded Reason = "capacity_stranded"
-	TooManyInstances Reason = "too_many_instances"
+	RegionShareSpent  Reason = "region_share_spent"
+	CeilingReached    Reason = "ceiling_reached"
+	CapacityStranded  Reason = "capacity_stranded"
+	TooManyInstances  Reason = "too_many_instances"
+	OnlyProtectedLeft Reason = "only_protected_left"
+	Deferred          Reason = "deferred"
+	LadderRefused     Reason = "ladder_refused"
 
 	CostExceedsLimit    Reason = "cost_exceeds_limit"
 	CostUnknown         Reason = "cost_unknown"
@@ -25,6 +28,7 @@ const (
 	TooManyBudgets      Reason = "too_many_budgets"
 	LabelMissing        Reason = "label_missing"
 	NotHome             Reason = "not_home"
+	ScopeDenied         Reason = "scope_denied"
 
 	EvidenceStale       Reason = "evidence_stale"
 	NoAllocation        Reason = "no_allocation"
@@ -71,6 +75,9 @@ var answers = []Answer{
 	{CeilingReached, 429, "OVER_LIMIT", RetryNextPeriod, "The whole budget of this period is spent"},
 	{CapacityStranded, 429, "OVER_LIMIT", RetrySoon, "What is left of the budget is held by a region that cannot be asked"},
 	{TooManyInstances, 429, "OVER_LIMIT", RetrySoon, "The budget already counts as many instances as it may in this period"},
+	{OnlyProtectedLeft, 429, "OVER_LIMIT", RetrySoon, "What this region has left is protected, for essential traffic only"},
+	{Deferred, 429, "OVER_LIMIT", RetrySoon, "So much of the budget is used that work of this priority is to come back later"},
+	{LadderRefused, 429, "OVER_LIMIT", RetrySoon, "So much of the budget is used that requests of this priority are refused"},
 	{CostExceedsLimit, 422, "OVER_LIMIT", RetryNever, "The cost is above the whole limit and can never fit"},
 	{CostUnknown, 422, "OVER_LIMIT", RetryNever, "The cost in a budget's unit was not given"},
 	{NoBudget, 422, "OVER_LIMIT", RetryNever, "No budget applies to these labels"},
@@ -81,6 +88,7 @@ var answers = []Answer{
 	{AdmissionIDSettled, 409, "OVER_LIMIT", RetryNever, "What this admission id was charged is final"},
 	{AdmissionIDUnknown, 404, "OVER_LIMIT", RetryNever, "No admission of this id is known in this region"},
 	{AdmissionIDMissing, 400, "OVER_LIMIT", RetryNever, "An admission id is required"},
+	{ScopeDenied, 403, "OVER_LIMIT", RetryNever, "The credential may not do this"},
 	{NotHome, 421, "OVER_LIMIT", RetryElsewhere, "The budget is at home in another region"},
 	{EvidenceStale, 503, "UNAVAILABLE", RetrySoon, "The region has not heard from the coordinator for longer than the budget allows"},
 	{NoAllocation, 503, "UNAVAILABLE", RetrySoon, "This region holds no allocation of the budget for this period"},

@@ -19,6 +19,10 @@ func TestAnswersAreThoseOfTheDesign(t *testing.T) {
 		"region_share_spent":    {429, "OVER_LIMIT", RetrySoon},
 		"ceiling_reached":       {429, "OVER_LIMIT", RetryNextPeriod},
 		"capacity_stranded":     {429, "OVER_LIMIT", RetrySoon},
+		"only_protected_left":   {429, "OVER_LIMIT", RetrySoon},
+		"deferred":              {429, "OVER_LIMIT", RetrySoon},
+		"ladder_refused":        {429, "OVER_LIMIT", RetrySoon}, // the rung above deferred
+		"scope_denied":          {403, "OVER_LIMIT", RetryNever},
 		"cost_exceeds_limit":    {422, "OVER_LIMIT", RetryNever},
 		"cost_unknown":          {422, "OVER_LIMIT", RetryNever},
 		"no_budget":             {422, "OVER_LIMIT", RetryNever},

@@ -62,7 +62,7 @@ func (l *Locked) settle(r Request, a *Admission) Outcome {
 		return Outcome{Again: true}
 	}
 	for _, line := range a.charged() {
-		l.settleLine(line, costs[line.Unit])
+		l.settleLine(a, line, costs[line.Unit])
 	}
 	a.State, a.Settled = StateSettled, costs
 	l.change(a)
@@ -71,12 +71,12 @@ func (l *Locked) settle(r Request, a *Admission) Outcome {
 
 // settleLine turns what a line holds into what it cost. Spent only rises: what lapsed as spent stays spent, and only the
 // part of the cost above it is new.
-func (l *Locked) settleLine(line *AdmissionLine, cost int64) {
+func (l *Locked) settleLine(a *Admission, line *AdmissionLine, cost int64) {
 	u := l.Usage[line.UsageKey]
 	u.Reserved -= line.Held
 	fits := line.Held
 	if l.shut(*line) == "" {
-		fits = max(fits, u.Spendable(l.Catalogue.limit(line.UsageKey.Budget)))
+		fits = max(fits, u.SpendableBy(a.First.Priority, l.Catalogue.limit(line.UsageKey.Budget)))
 	}
 	more := max(0, cost-line.Spent)
 	charge := min(more, fits)
@@ -193,7 +193,7 @@ func (l *Locked) extend(r Request, a *Admission) Outcome {
 	for _, line := range a.charged() {
 		u, more := l.Usage[line.UsageKey], r.Costs[line.Unit]-line.Held
 		if line.Enforcement != "" { // nobody was refused for it: what does not fit waits for the settlement
-			more = l.roomFor(*line, more)
+			more = l.roomFor(a, *line, more)
 		}
 		if more > 0 {
 			u.Reserved += more
@@ -208,8 +208,8 @@ func (l *Locked) extend(r Request, a *Admission) Outcome {
 }
 
 // roomFor is how much more a budget that is not enforced holds for a reservation: in shadow all or nothing.
-func (l *Locked) roomFor(line AdmissionLine, more int64) int64 {
-	room := l.Usage[line.UsageKey].Spendable(l.Catalogue.limit(line.UsageKey.Budget))
+func (l *Locked) roomFor(a *Admission, line AdmissionLine, more int64) int64 {
+	room := l.Usage[line.UsageKey].SpendableBy(a.First.Priority, l.Catalogue.limit(line.UsageKey.Budget))
 	if l.shut(line) != "" || line.Enforcement == Shadow && more > room {
 		return 0
 	}
@@ -222,12 +222,12 @@ func (l *Locked) affords(r Request, a *Admission) (Decision, bool) {
 		u, limit := l.Usage[line.UsageKey], l.Catalogue.limit(line.UsageKey.Budget)
 		more := r.Costs[line.Unit] - line.Held
 		reason := l.shut(*line)
-		if more <= 0 || line.Enforcement != "" || reason == "" && more <= u.Spendable(limit) {
+		if more <= 0 || line.Enforcement != "" || reason == "" && more <= u.SpendableBy(a.First.Priority, limit) {
 			continue
 		}
 		asked := Line{UsageKey: line.UsageKey, Cost: more}
 		if reason == "" {
-			reason = l.spentReason(u, asked, limit)
+			reason = l.lacks(u, asked, limit)
 		}
 		d := l.refusal(r, reason, fmt.Sprintf("%s cannot take %d %s more; the reservation stands as it was", asked.Key(), more, line.Unit))
 		d.Blames, d.State, d.Expires = asked.Key(), a.State, a.ExpiresAt
@@ -266,10 +266,12 @@ func (l *Locked) lapse(r Request, a *Admission) Outcome {
 func (l *Locked) told(r Request, a *Admission) Decision {
 	d := l.answer(r, a, false)
 	d.At, d.Evidence = l.Now, l.evidence(r)
+	d.Evidence.Priority = a.First.Priority
 	for i := range d.Budgets {
 		b := &d.Budgets[i]
 		if u := l.Usage[b.UsageKey]; u != nil {
-			b.Remaining, b.Share = u.Spendable(l.Catalogue.limit(b.Budget)), u.Granted-u.Returned
+			b.Remaining, b.Share = u.SpendableBy(a.First.Priority, l.Catalogue.limit(b.Budget)), u.Granted-u.Returned
+			b.Protected = u.Protected
 		}
 	}
 	return d

@@ -114,7 +114,7 @@ func (l Ledger) CountSeal(h Holder, sealed SealedShare, gen Generation) (Ledger,
 					l.Budget, l.Periods.At(e.From).Start, h.Region, used, a.Held(), ErrContradicted)
 			}
 			changed = changed || a.Granted-used > a.Returned || a.Target != 0
-			a.Returned, a.Target = max(a.Returned, a.Granted-used), 0
+			a.Returned, a.Target, a.Protected = max(a.Returned, a.Granted-used), 0, 0
 		}
 	}
 	if !changed {

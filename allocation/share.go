@@ -113,7 +113,7 @@ func (s Share) applyClass(g ShareGrant, c Class) []GrantEntry {
 			From: cuts[i], Until: cuts[i+1], Class: c, Limit: mine.Limit, Granted: max(mine.Granted, theirs.Granted),
 			// The ledger's count only matters to a share that is made anew, of a term that was forgotten: by a grant that comes
 			// late it must not hold again what it returned.
-			Returned: max(mine.Returned, theirs.Returned), Target: theirs.Target,
+			Returned: max(mine.Returned, theirs.Returned), Target: theirs.Target, Protected: theirs.Protected,
 		}
 		if granted {
 			e.Limit = theirs.Limit
@@ -149,7 +149,7 @@ func (s Share) Usage(k UsageKey) (u Usage, ok bool) {
 	}
 	return Usage{
 		UsageKey: k, Until: s.Periods.At(i).End, Term: s.Term(), Template: s.Template, Version: s.Version,
-		Generation: s.Generation.Number, Granted: e.Granted, Returned: e.Returned, Target: e.Target,
+		Generation: s.Generation.Number, Granted: e.Granted, Returned: e.Returned, Target: e.Target, Protected: e.Protected,
 		Sealed: s.Sealed,
 	}, true
 }

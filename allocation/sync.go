@@ -218,6 +218,8 @@ type GrantEntry struct {
 	Granted  int64   `json:"granted"`
 	Returned int64   `json:"returned"` // that the ledger has counted
 	Target   int64   `json:"target"`
+	// Protected is how much of Target only essential traffic may spend.
+	Protected int64 `json:"protected,omitempty"`
 }
 
 // ConfiguredBudget is one version of a budget. Number is the configuration number of the change that made it.

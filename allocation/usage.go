@@ -44,17 +44,23 @@ type Usage struct {
 	Generation int64   `json:"generation"`
 	Granted    int64   `json:"granted"`
 	Returned   int64   `json:"returned"`
-	Target     int64   `json:"target"` // what the ledger would have this owner hold
+	Target     int64   `json:"target"`              // what the ledger would have this owner hold
+	Protected  int64   `json:"protected,omitempty"` // of what is held: a floor that only essential traffic may go below
 	Spent      int64   `json:"spent"`
 	Reserved   int64   `json:"reserved"`
 	Overdraft  int64   `json:"overdraft"`
 	Sealed     bool    `json:"sealed,omitempty"`
 }
 
-// Spendable is what this owner may still spend or reserve, by its share and by the newest limit it knows. Never below 0.
-// Within a lowered target nothing is spendable that is on its way back.
+// Spendable is what this owner may still spend or reserve, by its share and by the newest limit it knows, for essential
+// traffic: see SpendableBy. Never below 0. Within a lowered target nothing is spendable that is on its way back; what is
+// protected is not.
 func (u *Usage) Spendable(limit int64) int64 {
-	return max(0, min(u.Granted-u.Returned, u.Target, limit)-u.Spent-u.Reserved)
+	used, most := u.Spent+u.Reserved, u.Target
+	if !u.Template {
+		most = max(most, used+u.Protected)
+	}
+	return max(0, min(u.Granted-u.Returned, most, limit)-used)
 }
 
 // Overflowed says whether a counter left its bounds: a broken promise that no commit may carry.
@@ -63,13 +69,13 @@ func (u *Usage) Overflowed() bool {
 		u.Spent+u.Reserved > u.Granted-u.Returned
 }
 
-// giveBack returns what is held above the target and neither spent nor reserved (invariant 4: the giver lowers first).
+// giveBack returns what is held above the target and neither spent, reserved nor protected (invariant 4: the giver lowers first).
 // An instance of a template returns nothing: its ledger would not count it; Spendable respects its target all the same.
 func (u *Usage) giveBack() {
 	if u.Template {
 		return
 	}
-	if excess := u.Granted - u.Returned - max(u.Target, u.Spent+u.Reserved); excess > 0 {
+	if excess := u.Granted - u.Returned - max(u.Target, u.Spent+u.Reserved+u.Protected); excess > 0 {
 		u.Returned += excess
 	}
 }
@@ -82,7 +88,7 @@ func (u Usage) Take(s Share) Usage {
 		return u
 	}
 	u.Version, u.Generation = s.Version, s.Generation.Number
-	u.Granted, u.Target = max(u.Granted, e.Granted), e.Target
+	u.Granted, u.Target, u.Protected = max(u.Granted, e.Granted), e.Target, e.Protected
 	u.giveBack()
 	return u
 }

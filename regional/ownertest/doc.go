@@ -62,6 +62,7 @@ func Run(t *testing.T, open func(t *testing.T, idle bool) Opened) {
 		{"documents that are to be stated", false, testUntold},
 		{"generations", false, testGenerations},
 		{"returns", false, testReturns},
+		{"protected", false, testProtected},
 		{"a grant waits for rows being made", false, testGrantWaits},
 		{"a row is read after the wait", false, testReadAfterWait},
 		{"whose answer", false, testWhoseAnswer},

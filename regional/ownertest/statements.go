@@ -253,11 +253,18 @@ func testStatementsComplete(o *owner) {
 func testCall(o *owner) {
 	answer := o.answer()
 	answer.Config = 7
-	answer.Shares = []allocation.ShareGrant{o.grant("low", 1, 100, 100), o.grant("much", 1, 100, 100)}
+	answer.Shares = []allocation.ShareGrant{o.grant("ladder", 1, 100, 100), o.grant("low", 1, 100, 100), o.grant("much", 1, 100, 100)}
+	limit := int64(100)
+	answer.Budgets = []allocation.ConfiguredBudget{{Version: 1, Number: 7, Budget: allocation.Budget{
+		Name: "ladder", Unit: "requests", Limit: &limit, Window: allocation.Window{Every: allocation.Minute},
+		Allocation: allocation.Policy{Policy: allocation.PolicyFixed, Weights: map[string]int64{Region: 1}},
+		Ladder:     &allocation.Ladder{Preset: allocation.LadderStandard},
+	}}}
 	o.apply(answer)
 	running := int(o.now()-o.first) / 60
 	o.mustCharge(allocation.Spend, "one", 95, o.key("low", running))
 	o.mustCharge(allocation.Spend, "two", 50, o.key("much", running))
+	o.mustCharge(allocation.Spend, "five", 1, o.key("ladder", running))
 	o.mustCharge(allocation.Spend, "three", 99, o.key("much", running-2))
 	o.mustCharge(allocation.Reserve, "four", 1, o.key("much", running))
 	call := o.statements(o.w, nil)
@@ -267,7 +274,7 @@ func testCall(o *owner) {
 		o.Fatalf("%+v", call)
 	}
 	late := int(o.now()-o.first)/60 != running // the minute has changed meanwhile
-	if !late && !slices.Equal(call.Low, []string{"low"}) {
+	if !late && !slices.Equal(call.Low, []string{"low", "ladder"}) {
 		o.Fatalf("low %v", call.Low)
 	}
 	four := o.found("four")

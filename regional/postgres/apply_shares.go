@@ -38,10 +38,10 @@ func (c *shareColumns) add(s allocation.Share) error {
 
 // entryColumns are columns of shares' entries.
 type entryColumns struct {
-	budgets                                    []string
-	terms                                      []int64
-	classes                                    []string
-	from, until, limit, granted, returned, aim []int64
+	budgets                                               []string
+	terms                                                 []int64
+	classes                                               []string
+	from, until, limit, granted, returned, aim, protected []int64
 }
 
 func (c *entryColumns) add(s allocation.Share) {
@@ -51,27 +51,29 @@ func (c *entryColumns) add(s allocation.Share) {
 		c.from, c.until = append(c.from, int64(e.From)), append(c.until, int64(e.Until))
 		c.limit, c.granted = append(c.limit, e.Limit), append(c.granted, e.Granted)
 		c.returned, c.aim = append(c.returned, e.Returned), append(c.aim, e.Target)
+		c.protected = append(c.protected, e.Protected)
 	}
 }
 
 func (c *entryColumns) args() []any {
-	return []any{c.budgets, c.terms, c.classes, c.from, c.until, c.limit, c.granted, c.returned, c.aim}
+	return []any{c.budgets, c.terms, c.classes, c.from, c.until, c.limit, c.granted, c.returned, c.aim, c.protected}
 }
 
 // takenColumns are columns of usage as a grant changes it.
 type takenColumns struct {
 	keys
-	versions, generations, granted, returned, targets []int64
+	versions, generations, granted, returned, targets, protected []int64
 }
 
 func (c *takenColumns) add(u allocation.Usage) {
 	c.keys.add(u.UsageKey)
 	c.versions, c.generations = append(c.versions, u.Version), append(c.generations, u.Generation)
 	c.granted, c.returned, c.targets = append(c.granted, u.Granted), append(c.returned, u.Returned), append(c.targets, u.Target)
+	c.protected = append(c.protected, u.Protected)
 }
 
 func (c *takenColumns) args() []any {
-	return append(c.keys.args(), c.versions, c.generations, c.granted, c.returned, c.targets, len(c.budgets))
+	return append(c.keys.args(), c.versions, c.generations, c.granted, c.returned, c.targets, c.protected, len(c.budgets))
 }
 
 // applyShares enters the grants: share rows first, then the usage rows of those that changed, each in the order of keys.
@@ -203,7 +205,7 @@ func (r *shareReader) entries(rows pgx.Rows) error {
 	for rows.Next() {
 		var ref allocation.ShareRef
 		var e allocation.GrantEntry
-		if err := rows.Scan(&ref.Budget, &ref.Term, &e.Class, &e.From, &e.Until, &e.Limit, &e.Granted, &e.Returned, &e.Target); err != nil {
+		if err := rows.Scan(&ref.Budget, &ref.Term, &e.Class, &e.From, &e.Until, &e.Limit, &e.Granted, &e.Returned, &e.Target, &e.Protected); err != nil {
 			return err
 		}
 		if s := r.found[ref]; s != nil {

@@ -17,9 +17,10 @@ import (
 
 // storedRest is that document.
 type storedRest struct {
-	Lines   []storedLine        `json:"lines,omitempty"`
-	First   allocation.Evidence `json:"first"`
-	Settled map[string]int64    `json:"settled,omitempty"`
+	Lines   []storedLine           `json:"lines,omitempty"`
+	First   allocation.Evidence    `json:"first"`
+	Settled map[string]int64       `json:"settled,omitempty"`
+	Ladder  *allocation.LadderStep `json:"ladder,omitempty"`
 }
 
 type storedLine struct {
@@ -82,7 +83,7 @@ func (s *scannedID) admission(key allocation.IDKey) (*allocation.Admission, erro
 		return nil, fmt.Errorf("decode id %s: %w", key.ID, err)
 	}
 	a := s.a
-	a.IDKey, a.Payload, a.First, a.Settled = key, string(s.payload), rest.First, rest.Settled
+	a.IDKey, a.Payload, a.First, a.Settled, a.Ladder = key, string(s.payload), rest.First, rest.Settled, rest.Ladder
 	var err error
 	if a.Lines, err = linesOf(rest, s.k); err != nil {
 		return nil, fmt.Errorf("decode id %s: %w", key.ID, err)

@@ -27,9 +27,13 @@ func appendRest(out []byte, a *allocation.Admission) ([]byte, error) {
 	w.raw(`,"incarnation":`).text(a.First.Incarnation)
 	w.textUnlessEmpty(`,"correlation":`, a.First.Correlation)
 	w.textUnlessEmpty(`,"node":`, a.First.Node)
+	w.textUnlessEmpty(`,"priority":`, string(a.First.Priority))
 	w.raw(`}`)
 	if len(a.Settled) > 0 {
 		w.raw(`,"settled":`).any(a.Settled)
+	}
+	if a.Ladder != nil {
+		w.raw(`,"ladder":`).any(a.Ladder)
 	}
 	w.raw(`}`)
 	if w.err != nil {

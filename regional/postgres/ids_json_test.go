@@ -21,8 +21,12 @@ func TestRestIsReadAsWritten(t *testing.T) {
 			First: allocation.Evidence{
 				Config: number.Draw(t, "config"), LedgerRevision: number.Draw(t, "revision"), ObservedAt: number.Draw(t, "observed"),
 				Incarnation: rapid.String().Draw(t, "incarnation"), Correlation: rapid.String().Draw(t, "correlation"),
-				Node: rapid.StringMatching(`[ -~]*`).Draw(t, "node"),
+				Node:     rapid.StringMatching(`[ -~]*`).Draw(t, "node"),
+				Priority: rapid.SampledFrom(append(allocation.Priorities(), "")).Draw(t, "priority"),
 			},
+			Ladder: rapid.SampledFrom([]*allocation.LadderStep{nil, {
+				Budget: `b ["é"]`, Action: allocation.ActionDegraded, Route: "small", Percent: 83, Of: allocation.OfBudget, ObservedAt: 7,
+			}}).Draw(t, "ladder"),
 			Settled: rapid.MapOfN(rapid.String(), number, 0, 2).Draw(t, "settled"),
 		}
 		if len(a.Settled) == 0 {
@@ -53,7 +57,7 @@ func TestRestIsReadAsWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !reflect.DeepEqual(lines, a.Lines) || rest.First != a.First || !reflect.DeepEqual(rest.Settled, a.Settled) {
+		if !reflect.DeepEqual(lines, a.Lines) || rest.First != a.First || !reflect.DeepEqual(rest.Settled, a.Settled) || !reflect.DeepEqual(rest.Ladder, a.Ladder) {
 			t.Fatalf("%s is read as %+v", text, rest)
 		}
 	})

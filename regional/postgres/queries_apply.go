@@ -26,7 +26,7 @@ cross join lateral (
     select * from tranche.shares as s where s.budget = w.budget and s.term = w.term for update) as s`
 
 	selectEntries = `
-select e.budget, e.term, e.class, e.from_start, e.until_start, e."limit", e.granted, e.returned, e.target
+select e.budget, e.term, e.class, e.from_start, e.until_start, e."limit", e.granted, e.returned, e.target, e.protected
 from unnest($1::text[], $2::bigint[]) as w (budget, term)
 join tranche.share_entries as e on e.budget = w.budget and e.term = w.term
 order by e.budget, e.term, e.class, e.from_start`
@@ -47,10 +47,10 @@ delete from tranche.share_entries as e using unnest($1::text[], $2::bigint[]) as
 where e.budget = w.budget and e.term = w.term`
 
 	insertEntries = `
-insert into tranche.share_entries (budget, term, class, from_start, until_start, "limit", granted, returned, target)
-select w.budget, w.term, w.class, w.from_start, w.until_start, w."limit", w.granted, w.returned, w.target
-from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
-     as w (budget, term, class, from_start, until_start, "limit", granted, returned, target)`
+insert into tranche.share_entries (budget, term, class, from_start, until_start, "limit", granted, returned, target, protected)
+select w.budget, w.term, w.class, w.from_start, w.until_start, w."limit", w.granted, w.returned, w.target, w.protected
+from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
+     as w (budget, term, class, from_start, until_start, "limit", granted, returned, target, protected)`
 
 	// All usage of some shares, locked in the order of keys. That of templates stays in the database: there may be a
 	// million rows of it.
@@ -70,18 +70,18 @@ select * from locked where not template`
 	takeUsage = `
 with done as (
     update tranche.usage as u
-    set version = w.version, generation = w.generation, granted = w.granted, returned = w.returned, target = w.target,
+    set version = w.version, generation = w.generation, granted = w.granted, returned = w.returned, target = w.target, protected = w.protected,
         changed = pg_current_xact_id()
-    from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
-         as w (budget, instance, period, class, version, generation, granted, returned, target)
+    from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[])
+         as w (budget, instance, period, class, version, generation, granted, returned, target, protected)
     where u.budget = w.budget and u.instance = w.instance and u.period = w.period and u.class = w.class
     returning 1)
-select tranche.expect((select count(*) from done), $10, 'TR001', 'usage rows of shares')`
+select tranche.expect((select count(*) from done), $11, 'TR001', 'usage rows of shares')`
 
 	// What allocation.Usage.Take does to an instance of a template: counters only rise, nothing is returned.
 	takeInstances = `
 update tranche.usage as u
-set version = s.version, generation = s.generation, granted = greatest(u.granted, e.granted), target = e.target,
+set version = s.version, generation = s.generation, granted = greatest(u.granted, e.granted), target = e.target, protected = e.protected,
     changed = pg_current_xact_id()
 from unnest($1::text[], $2::bigint[]) as w (budget, term)
 join tranche.shares as s on s.budget = w.budget and s.term = w.term

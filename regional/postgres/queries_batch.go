@@ -20,7 +20,7 @@ cross join lateral (
 	// instances. The end of a period is the share's to say.
 	wantedUsage = `
     select w.budget, w.instance, w.period, w.class, p.until, w.term, s.shard, s.template, s.version, s.generation,
-           e.granted, e.returned, e.target, s.sealed, w.most
+           e.granted, e.returned, e.target, e.protected, s.sealed, w.most
     from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[])
          as w (budget, instance, period, class, term, most)
     join tranche.shares as s on s.budget = w.budget and s.term = w.term and not s.gone and s.generation > 0
@@ -51,8 +51,8 @@ with wanted as (` + wantedUsage + `),
 ranked as (` + fittingUsage + `),
 made as (
     insert into tranche.usage (budget, instance, period, class, until, term, shard, template, version, generation,
-                               granted, returned, target, sealed)
-    select budget, instance, period, class, until, term, shard, template, version, generation, granted, returned, target, sealed
+                               granted, returned, target, protected, sealed)
+    select budget, instance, period, class, until, term, shard, template, version, generation, granted, returned, target, protected, sealed
     from ranked where fits
     order by budget collate "C", instance collate "C", period, class collate "C"
     on conflict do nothing
@@ -68,12 +68,12 @@ select budget, instance, period, class from ranked where not fits`
 	peekUsage = `
 with wanted as (` + wantedUsage + `),
 ranked as (` + fittingUsage + `)
-select budget, instance, period, class, until, term, template, version, generation, granted, returned, target,
+select budget, instance, period, class, until, term, template, version, generation, granted, returned, target, protected,
        0::bigint, 0::bigint, 0::bigint, sealed, fits
 from ranked`
 
 	usageColumns = `u.budget, u.instance, u.period, u.class, u.until, u.term, u.template, u.version, u.generation,
-           u.granted, u.returned, u.target, u.spent, u.reserved, u.overdraft, u.sealed`
+           u.granted, u.returned, u.target, u.protected, u.spent, u.reserved, u.overdraft, u.sealed`
 
 	usageOfKeys = `
 select u.*

@@ -44,7 +44,7 @@ select count(*) from (select 1 from tranche.usage order by budget, instance, per
 
 	emptyUsage = `
 update tranche.usage
-set generation = 0, granted = 0, returned = 0, target = 0, spent = 0, reserved = 0, overdraft = 0, sealed = false,
+set generation = 0, granted = 0, returned = 0, target = 0, protected = 0, spent = 0, reserved = 0, overdraft = 0, sealed = false,
     changed = pg_current_xact_id()`
 
 	endIncarnation = `
@@ -78,7 +78,7 @@ select budget, term, version, template, policy, regions, first_start, step, peri
 from tranche.shares where not gone and generation > 0 order by budget, term`
 
 	selectSealedEntries = `
-select budget, term, class, from_start, until_start, "limit", granted, returned, target
+select budget, term, class, from_start, until_start, "limit", granted, returned, target, protected
 from tranche.share_entries order by budget, term, class, from_start`
 
 	// Of a template the ledger counts no instance.

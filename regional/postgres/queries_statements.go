@@ -64,7 +64,7 @@ select pg_snapshot_xmin(pg_current_snapshot())::text, (select closed_before from
             'shard', t.shard, 'budget', s.budget, 'term', s.term, 'template', s.template, 'generation', s.generation, 'stamp', s.stamp,
             'entries', (
                 select json_agg(json_build_object('from', e.from_start, 'until', e.until_start, 'class', e.class,
-                       'granted', e.granted, 'returned', e.returned, 'target', e.target, 'limit', e."limit") order by e.class, e.from_start)
+                       'granted', e.granted, 'returned', e.returned, 'target', e.target, 'protected', e.protected, 'limit', e."limit") order by e.class, e.from_start)
                 from tranche.share_entries as e where e.budget = s.budget and e.term = s.term and ($5 or not s.template)),
             'usage', (
                 select json_agg(json_build_object('period', u.period, 'until', u.until, 'class', u.class, 'returned', u.returned,
@@ -95,9 +95,11 @@ select writer, count, value, ended is not null, vouched from tranche.writers whe
 	// Budgets whose running period has less than a tenth of its share left.
 	selectLow = `
 select u.budget from tranche.usage as u
+left join tranche.budgets as b on b.budget = u.budget and not b.deleted
 where u.until > $1 and u.period <= $1 and not u.template and u.class = 'general'
-  and (u.granted - u.returned - u.spent - u.reserved) * 10 < u.granted - u.returned
-order by (u.granted - u.returned - u.spent - u.reserved)::float8 / (u.granted - u.returned), u.budget
+  and ((u.granted - u.returned - u.spent - u.reserved) * 10 < u.granted - u.returned
+       or b.declaration -> 'ladder' is not null)
+order by coalesce((u.granted - u.returned - u.spent - u.reserved)::float8 / nullif(u.granted - u.returned, 0), 0), u.budget
 limit $2`
 
 	selectRegions = `

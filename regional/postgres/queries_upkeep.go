@@ -113,7 +113,7 @@ select budget, term, version, template, policy, regions, first_start, step, peri
 from tranche.shares where budget = any($1::text[]) order by budget, term`
 
 	exportEntries = `
-select budget, term, class, from_start, until_start, "limit", granted, returned, target
+select budget, term, class, from_start, until_start, "limit", granted, returned, target, protected
 from tranche.share_entries where budget = any($1::text[]) order by budget, term, class, from_start`
 
 	exportUsage = `

@@ -121,7 +121,7 @@ func eachKey(rows pgx.Rows, each func(allocation.UsageKey)) error {
 func usageFields(u *allocation.Usage) []any {
 	return []any{
 		&u.Budget, &u.Instance, &u.Period, &u.Class, &u.Until, &u.Term, &u.Template, &u.Version, &u.Generation,
-		&u.Granted, &u.Returned, &u.Target, &u.Spent, &u.Reserved, &u.Overdraft, &u.Sealed,
+		&u.Granted, &u.Returned, &u.Target, &u.Protected, &u.Spent, &u.Reserved, &u.Overdraft, &u.Sealed,
 	}
 }
 

@@ -29,8 +29,8 @@ type statedHeld struct {
 }
 
 type statedEntry struct {
-	From, Until, Limit, Granted, Returned, Target int64
-	Class                                         allocation.Class
+	From, Until, Limit, Granted, Returned, Target, Protected int64
+	Class                                                    allocation.Class
 }
 
 type statedUsage struct {
@@ -47,7 +47,7 @@ func (s *statedShare) statement() allocation.ShareStatement {
 	for _, e := range s.Entries {
 		share.Entries = append(share.Entries, allocation.GrantEntry{
 			From: allocation.Instant(e.From), Until: allocation.Instant(e.Until), Class: e.Class,
-			Limit: e.Limit, Granted: e.Granted, Returned: e.Returned, Target: e.Target,
+			Limit: e.Limit, Granted: e.Granted, Returned: e.Returned, Target: e.Target, Protected: e.Protected,
 		})
 	}
 	instances := map[allocation.Instant]int64{}

@@ -187,7 +187,7 @@ func (b *batch) lockUsage(x *transaction, want regional.Want) error {
 			continue
 		}
 		if x.db.Breaks.StaleShare {
-			u.Granted, u.Returned, u.Target, u.Generation, u.Sealed = before.Granted, before.Returned, before.Target, before.Generation, before.Sealed
+			u.Granted, u.Returned, u.Target, u.Protected, u.Generation, u.Sealed = before.Granted, before.Returned, before.Target, before.Protected, before.Generation, before.Sealed
 		}
 		b.seen.Usage[k] = &u
 	}

@@ -275,7 +275,8 @@ func (t *tables) running(now allocation.Instant) []allocation.Usage {
 	return list
 }
 
-// low names the budgets whose running period has less than a tenth of its share left, the emptiest first.
+// low names the budgets whose running period has less than a tenth of its share left, and those that have a ladder, the
+// emptiest first.
 func (t *tables) low(now allocation.Instant) []string {
 	type left struct {
 		budget string
@@ -284,8 +285,8 @@ func (t *tables) low(now allocation.Instant) []string {
 	var list []left
 	for _, u := range t.running(now) {
 		held := u.Granted - u.Returned
-		if free := held - u.Spent - u.Reserved; u.Class == allocation.General && free*10 < held {
-			list = append(list, left{u.Budget, float64(free) / float64(held)})
+		if free := held - u.Spent - u.Reserved; u.Class == allocation.General && (free*10 < held || t.hasLadder(u.Budget)) {
+			list = append(list, left{u.Budget, float64(free) / float64(max(held, 1))})
 		}
 	}
 	slices.SortFunc(list, func(a, b left) int {
@@ -302,4 +303,9 @@ func (t *tables) low(now allocation.Instant) []string {
 		names = append(names, l.budget)
 	}
 	return names
+}
+
+func (t *tables) hasLadder(budget string) bool {
+	b, known := t.budgets[budget]
+	return known && !b.Deleted && b.Budget.Ladder != nil
 }

@@ -1,0 +1,27 @@
+package allocation
+
+// Stale says that a budget admits on evidence that is older than its max_evidence_age, as it declares with
+// on_stale_evidence: admit. What bounds it is the share: the region holds AtMost in this period, whatever happens
+// elsewhere, and has terms until Covered; from then on it refuses.
+type Stale struct {
+	MaxAge  Duration
+	AtMost  int64   // that this region can spend in the period in all
+	Covered Instant // the end of the terms that it holds
+}
+
+// old says whether the coordinator's word is older than a budget allows.
+func (l *Locked) old(b Budget) bool {
+	longest := int64(b.MaxEvidenceAge) * 1_000_000
+	return longest != 0 && (l.ObservedAt == 0 || l.Now-l.ObservedAt > longest)
+}
+
+// stale is what bounds a budget that admits on old evidence; nil: the evidence is not too old.
+func (l *Locked) stale(line Line, u *Usage) *Stale {
+	if line.Budget.OnStaleEvidence != OnStaleAdmit || !l.old(line.Budget) {
+		return nil
+	}
+	return &Stale{
+		MaxAge: line.Budget.MaxEvidenceAge, AtMost: u.Granted - u.Returned,
+		Covered: l.Catalogue.CoveredUntil(line.UsageKey.Budget, l.now()),
+	}
+}
