@@ -66,9 +66,13 @@ func (l *Locked) refusal(r Request, reason Reason, detail string) Decision {
 }
 
 func (l *Locked) evidence(r Request) Evidence {
+	priority := r.Priority
+	if priority != "" {
+		priority = r.priority()
+	}
 	return Evidence{
 		Config: l.Catalogue.Number, LedgerRevision: l.Revision, ObservedAt: l.ObservedAt, Incarnation: l.Incarnation,
-		Correlation: r.Correlation, Node: l.Node, Priority: r.priority(),
+		Correlation: r.Correlation, Node: l.Node, Priority: priority,
 	}
 }
 

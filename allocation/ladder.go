@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // LadderStandard is the preset, written as `ladder: standard`.
@@ -44,6 +45,24 @@ type Rungs struct {
 	RefuseAt  int64  `json:"refuse_at,omitempty"`
 	// RetryAfter is when a deferred or refused request is to come back. 0: 30 s.
 	RetryAfter Duration `json:"retry_after,omitempty"`
+}
+
+// String is the rungs in words, like "degraded from 80 % (route economy), refused from 95 %, retry after 30s".
+func (r *Rungs) String() string {
+	var parts []string
+	if r.DegradeAt > 0 {
+		parts = append(parts, fmt.Sprintf("degraded from %d %% (route %s)", r.DegradeAt, r.Route))
+	}
+	if r.DeferAt > 0 {
+		parts = append(parts, fmt.Sprintf("deferred from %d %%", r.DeferAt))
+	}
+	if r.RefuseAt > 0 {
+		parts = append(parts, fmt.Sprintf("refused from %d %%", r.RefuseAt))
+	}
+	if r.DeferAt > 0 || r.RefuseAt > 0 {
+		parts = append(parts, "retry after "+cmp.Or(r.RetryAfter, defaultLadderRetry).String())
+	}
+	return strings.Join(parts, ", ")
 }
 
 // standardLadder is what the preset stands for.

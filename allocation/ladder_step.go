@@ -79,8 +79,11 @@ func (l *Locked) climb(p Plan, d *Decision) {
 		if b.Reason = reason; d.Reason == Allow || height[step.Action] > height[d.Action] {
 			rungs := line.Budget.Ladder.rungs(p.priority())
 			d.Reason, d.Action, d.Blames, d.Retry = reason, step.Action, line.Key(), rungs.wait(resets(line.Until, l.now()))
-			d.Detail = fmt.Sprintf("%d percent of the %s %s are used, and its ladder turns %s requests away from there on",
-				step.Percent, step.Of, line.Key(), p.priority())
+			of := line.Key()
+			if step.Of == OfShare {
+				of = "this region's share of " + of
+			}
+			d.Detail = fmt.Sprintf("%d percent of %s are used, and its ladder turns %s requests away", step.Percent, of, p.priority())
 		}
 	}
 	if highest == nil {

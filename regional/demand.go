@@ -63,11 +63,11 @@ func (n *Node) noteDemand(l *allocation.Locked, decided []verdict) {
 				continue
 			}
 			d.take(u, now)
-			if b.Reason == allocation.RegionShareSpent && !v.call.waits {
+			if moreMayCome(b.Reason) && !v.call.waits {
 				d.unmet, d.refused = d.unmet+b.Requested, d.refused+b.Requested
 			}
-			left, need := u.Spendable(b.Limit), known.Budget.Allocation.NeedsFor(d.rate)
-			short := b.Reason == allocation.RegionShareSpent
+			left, need := u.SpendableBy(allocation.Interactive, b.Limit), known.Budget.Allocation.NeedsFor(d.rate)
+			short := moreMayCome(b.Reason)
 			if d.low = d.low || short || 2*left < need; d.low && now.Sub(d.asked) >= d.pause {
 				low = true
 			}

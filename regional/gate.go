@@ -25,6 +25,7 @@ type Call struct {
 	Lifetime    allocation.Duration
 	ID          string // empty: one is made, and the owner refuses it unless the budgets allow that
 	Correlation string
+	Priority    allocation.Priority
 	Legacy      string // what the limiter says that is still in force: allow or deny; empty: nothing is known
 }
 
@@ -56,8 +57,11 @@ func (g *Gate) Now() time.Time { return g.api.config.Now() }
 
 // Decide decides a call that arrived, and counts it.
 func (g *Gate) Decide(ctx context.Context, c Call, arrived, deadline time.Time) allocation.Decision {
-	body := callBody{op: c.Op, labels: c.Labels, costs: c.Costs, lifetime: c.Lifetime, id: c.ID, deadline: deadline.Sub(arrived), legacy: c.Legacy}
+	body := callBody{op: c.Op, labels: c.Labels, costs: c.Costs, lifetime: c.Lifetime, id: c.ID, deadline: deadline.Sub(arrived), legacy: c.Legacy, priority: c.Priority}
 	request := g.api.request(&body, c.Caller, c.Correlation)
+	if refused := g.api.overreaches(c.Caller, &body); refused != nil {
+		return g.Refuse(c, refused.reason, refused.detail)
+	}
 	if c.Tenant != "" {
 		request.Key.Tenant = c.Tenant
 	}

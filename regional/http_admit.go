@@ -12,7 +12,7 @@ import (
 // tenantLabel is the label that scopes admission ids.
 const tenantLabel = "tenant"
 
-const admitFields = fieldLabels | fieldCosts | fieldOp | fieldDeadline | fieldLifetime | fieldID | fieldLegacy
+const admitFields = fieldLabels | fieldCosts | fieldOp | fieldDeadline | fieldLifetime | fieldID | fieldLegacy | fieldPriority
 
 // admit answers POST /v1/admit.
 func (a *api) admit(w http.ResponseWriter, r *http.Request, caller string) {
@@ -28,6 +28,10 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, caller string) {
 		return
 	}
 	body.id = id
+	if refused := a.overreaches(caller, &body); refused != nil {
+		writeFault(w, *refused)
+		return
+	}
 	requests := [1]allocation.Request{a.request(&body, caller, correlationOf(r.Header))}
 	decisions := a.decide(r.Context(), requests[:], &body, arrived)
 	if home := a.forwardHome(r.Header, &decisions[0]); home != "" {
@@ -49,6 +53,9 @@ func (a *api) admitBatch(w http.ResponseWriter, r *http.Request, caller string) 
 	body, wrong := a.read(w, r, fieldItems|fieldDeadline)
 	if wrong == nil {
 		wrong = batchFault(r.Header, &body)
+	}
+	if wrong == nil {
+		wrong = a.overreaches(caller, &body)
 	}
 	if wrong != nil {
 		writeFault(w, *wrong)
@@ -85,7 +92,7 @@ func batchFault(h http.Header, body *callBody) *fault {
 // request's budgets allow that, since a retry would be charged again.
 func (a *api) request(b *callBody, caller, correlation string) allocation.Request {
 	r := allocation.Request{
-		Op: b.op, Labels: b.labels, Costs: b.costs, Lifetime: b.lifetime, Correlation: correlation,
+		Op: b.op, Labels: b.labels, Costs: b.costs, Lifetime: b.lifetime, Correlation: correlation, Priority: b.priority,
 		Key: allocation.IDKey{Credential: caller, Tenant: b.labels[tenantLabel], ID: b.id},
 	}
 	if r.Key.ID == "" && r.Op != allocation.Check {

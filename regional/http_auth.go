@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"tranche/allocation"
 )
 
 // Bounds of a file of gateway tokens.
@@ -19,6 +21,7 @@ const (
 	MaxTokenBytes  = 512
 	maxTokenName   = 64
 	hashedTokenTag = "sha256:"
+	scopeEssential = "essential"
 )
 
 // LoopbackCredential scopes the admission ids of an API without tokens.
@@ -29,10 +32,12 @@ const LoopbackCredential = "loopback"
 type Token struct {
 	Name   string
 	SHA256 [sha256.Size]byte
+	// Essential: the gateway may say that a request is essential.
+	Essential bool
 }
 
 // ParseTokens reads a file of tokens, one a line: a name, and the token itself or "sha256:" and its hash in hex. Empty
-// lines and those that begin with # are left out. An error names the line, never what stands in it.
+// lines and those that begin with # are left out. A third word, essential, lets the gateway say that a request is. An error names the line, never what stands in it.
 func ParseTokens(file []byte) ([]Token, error) {
 	var list []Token
 	number := 0
@@ -50,6 +55,9 @@ func ParseTokens(file []byte) ([]Token, error) {
 			if other.SHA256 == t.SHA256 {
 				return nil, fmt.Errorf("line %d of the token file: the same token stands in an earlier line; make another", number)
 			}
+			if other.Name == t.Name && other.Essential != t.Essential {
+				return nil, fmt.Errorf("line %d of the token file: an earlier line of %s differs in essential; write it in both or in none", number, t.Name)
+			}
 		}
 		if list = append(list, t); len(list) > MaxTokens {
 			return nil, fmt.Errorf("the token file has more than %d tokens", MaxTokens)
@@ -60,10 +68,10 @@ func ParseTokens(file []byte) ([]Token, error) {
 
 func parseToken(line string) (Token, error) {
 	fields := strings.Fields(line)
-	if len(fields) != 2 {
-		return Token{}, errors.New("write a name and a token, with a space between them")
+	if len(fields) != 2 && (len(fields) != 3 || fields[2] != scopeEssential) {
+		return Token{}, errors.New("write a name and a token, with a space between them, and after them essential if the gateway may say so")
 	}
-	t := Token{Name: fields[0]}
+	t := Token{Name: fields[0], Essential: len(fields) == 3}
 	if !ValidTokenName(t.Name) {
 		return Token{}, errors.New("a name has 1 to 64 of letters, digits . _ -")
 	}
@@ -120,6 +128,29 @@ func CheckListen(addr string, tokens []Token, tlsConfigured bool) error {
 
 // tokens are those that an API takes.
 type tokens []Token
+
+// mayBeEssential says whether a credential may say that its requests are essential. Without tokens anybody on this machine may.
+func (t tokens) mayBeEssential(name string) bool {
+	for i := range t {
+		if t[i].Name == name && t[i].Essential {
+			return true
+		}
+	}
+	return len(t) == 0
+}
+
+// overreaches is the answer to a call that says it is essential, of a credential that may not: nothing is decided.
+func (a *api) overreaches(caller string, b *callBody) *fault {
+	essential := b.priority == allocation.Essential
+	for i := range b.items {
+		essential = essential || b.items[i].priority == allocation.Essential
+	}
+	if !essential || a.tokens.mayBeEssential(caller) {
+		return nil
+	}
+	f := reasonFault(allocation.ScopeDenied, "priority: credential "+caller+" may not say essential; use interactive or batch, or write essential behind its token in the node's token file")
+	return &f
+}
 
 // caller is the credential's name of a request, or why it is refused. With fromLoopback a caller on this machine needs no
 // token.

@@ -14,7 +14,7 @@ const (
 	tokenB = "b-secret-of-gateway-b"
 )
 
-func twoTokens(t *testing.T) []Token {
+func twoTokens(t testing.TB) []Token {
 	t.Helper()
 	sum := sha256.Sum256([]byte(tokenB))
 	list, err := ParseTokens([]byte("# gateways\n\nedge-a " + tokenA + "\n  edge-b   sha256:" + hex.EncodeToString(sum[:]) + "\r\n"))

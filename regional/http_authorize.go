@@ -23,6 +23,7 @@ const (
 	opHeader         = "Tranche-Op"
 	lifetimeHeader   = "Tranche-Lifetime"
 	legacyHeader     = "Tranche-Legacy"
+	priorityHeader   = "Tranche-Priority"
 	tokenHeader      = "Tranche-Token" // instead of Authorization, which is the caller's at some gateways
 	methodLabel      = "method"
 	pathLabel        = "path"
@@ -30,7 +31,7 @@ const (
 	deadlineMillis   = "deadline_ms" // a parameter
 	labelsFrom       = "labels_from" // a parameter: label:Header pairs, for gateways that cannot copy one header to another
 	deniedAs403      = "403"
-	authorizeHeaders = "Tranche-Label-NAME, Tranche-Cost-UNIT, Tranche-Op, Tranche-Lifetime, Tranche-Legacy and Tranche-Token"
+	authorizeHeaders = "Tranche-Label-NAME, Tranche-Cost-UNIT, Tranche-Op, Tranche-Lifetime, Tranche-Priority, Tranche-Legacy and Tranche-Token"
 )
 
 // originals are the headers of what the caller asked the gateway, by the gateway's way of naming them.
@@ -43,6 +44,10 @@ func (a *api) authorize(w http.ResponseWriter, r *http.Request, caller string) {
 	body, problems := readAuthorize(r)
 	if len(problems) > 0 {
 		a.tellGateway(w, r, a.gatewayFault(*invalid(problems...)))
+		return
+	}
+	if refused := a.overreaches(caller, &body); refused != nil {
+		a.tellGateway(w, r, a.gatewayFault(*refused))
 		return
 	}
 	requests := [1]allocation.Request{a.request(&body, caller, correlationOf(r.Header))}
@@ -165,7 +170,7 @@ func (h *headerReader) tranche(name string, values []string) {
 	text := values[0]
 	switch {
 	case name == tokenHeader:
-	case !isLabel && !isCost && name != opHeader && name != lifetimeHeader && name != legacyHeader:
+	case !isLabel && !isCost && name != opHeader && name != lifetimeHeader && name != legacyHeader && name != priorityHeader:
 		h.wrong(name, "is not known", "use "+authorizeHeaders+", and let no such header of a caller through")
 	case len(values) > 1:
 		h.wrong(name, "is given twice", "set it in the gateway, and let no such header of a caller through")
@@ -178,6 +183,11 @@ func (h *headerReader) tranche(name string, values []string) {
 		h.cost(name, strings.ToLower(unit), text)
 	case name == opHeader:
 		h.op(text)
+	case name == priorityHeader:
+		p, problem := allocation.ParsePriority(text)
+		if h.body.priority = p; problem != nil {
+			h.wrong(name, problem.Problem, problem.Fix)
+		}
 	case name == legacyHeader:
 		if h.body.legacy = text; text != legacyAllow && text != legacyDeny {
 			h.wrong(name, "is not a verdict", "use allow or deny: what the limiter says that is still in force")

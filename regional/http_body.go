@@ -43,9 +43,10 @@ const (
 	fieldTenant
 	fieldItems
 	fieldLegacy
+	fieldPriority
 )
 
-var fieldNames = []string{"labels", "costs", "op", "deadline_ms", "lifetime", "admission_id", "tenant", "items", "legacy"}
+var fieldNames = []string{"labels", "costs", "op", "deadline_ms", "lifetime", "admission_id", "tenant", "items", "legacy", "priority"}
 
 // fieldsOf names a set of fields.
 func fieldsOf(set field) string {
@@ -70,6 +71,7 @@ type callBody struct {
 	tenant   string
 	items    []callBody
 	legacy   string // what the limiter says that is still in force
+	priority allocation.Priority
 }
 
 // read reads the body of a call that takes these fields. Its fault names all that is wrong.
@@ -181,6 +183,8 @@ func (b *callBody) readField(r *jsonReader, f field) {
 		b.tenant = readTenant(r)
 	case fieldItems:
 		b.items = readItems(r)
+	case fieldPriority:
+		b.priority = readPriority(r)
 	case fieldLegacy:
 		text, ok := r.text()
 		if b.legacy = text; ok && text != legacyAllow && text != legacyDeny {
@@ -189,7 +193,7 @@ func (b *callBody) readField(r *jsonReader, f field) {
 	}
 }
 
-const itemFields = fieldLabels | fieldCosts | fieldOp | fieldLifetime | fieldID | fieldLegacy
+const itemFields = fieldLabels | fieldCosts | fieldOp | fieldLifetime | fieldID | fieldLegacy | fieldPriority
 
 func readItems(r *jsonReader) []callBody {
 	var items []callBody
@@ -274,6 +278,18 @@ func readOp(r *jsonReader) allocation.Op {
 		r.wrong("is not an operation", "use spend, reserve or check")
 	}
 	return allocation.Spend
+}
+
+func readPriority(r *jsonReader) allocation.Priority {
+	text, ok := r.text()
+	if text == "" && ok {
+		r.wrong("is empty", "use essential, interactive or batch, or leave it out for interactive")
+	}
+	p, problem := allocation.ParsePriority(text)
+	if problem != nil {
+		r.wrong(problem.Problem, problem.Fix)
+	}
+	return p
 }
 
 func readLifetime(r *jsonReader) (d allocation.Duration) {

@@ -44,6 +44,23 @@ var goldenCases = map[allocation.Reason]func(w *apiWorld) *http.Response{
 		}
 		return w.admit("a", `{"labels":{"tenant":"users","user":"`+user+`"}}`)
 	},
+	allocation.OnlyProtectedLeft: func(w *apiWorld) *http.Response {
+		w.admit("a", `{"labels":{"tenant":"guarded"},"costs":{"requests":2}}`)
+		return w.admit("b", `{"labels":{"tenant":"guarded"},"priority":"batch"}`)
+	},
+	allocation.Deferred: func(w *apiWorld) *http.Response {
+		w.admit("a", `{"labels":{"tenant":"stepped"},"costs":{"requests":7}}`)
+		return w.admit("b", `{"labels":{"tenant":"stepped"},"priority":"batch"}`)
+	},
+	allocation.LadderRefused: func(w *apiWorld) *http.Response {
+		w.admit("a", `{"labels":{"tenant":"stepped"},"costs":{"requests":9}}`)
+		return w.admit("b", `{"labels":{"tenant":"stepped"},"priority":"batch"}`)
+	},
+	allocation.ScopeDenied: func(w *apiWorld) *http.Response {
+		w.tokens = twoTokens(w.t)
+		defer func() { w.tokens = nil }()
+		return w.call("POST", "/v1/admit", `{"labels":{"tenant":"acme"},"priority":"essential"}`, "Admission-Id: a", "Authorization: Bearer "+tokenA)
+	},
 	allocation.CostExceedsLimit: func(w *apiWorld) *http.Response {
 		return w.admit("a", `{"labels":{"tenant":"acme"},"costs":{"requests":101}}`)
 	},

@@ -39,6 +39,9 @@ const worldBudgets = `
 {"budget":"eu/only","unit":"requests","limit":3,"window":{"every":"1h"},"match":{"tenant":"eu"},"allocation":{"policy":"home","region":"eu-west"}}
 {"budget":"new","unit":"requests","limit":3,"window":{"every":"1h"},"match":{"tenant":"new"},"allocation":{"policy":"home","region":"us-east"}}
 {"budget":"fresh","unit":"requests","limit":3,"window":{"every":"1h"},"max_evidence_age":"1s","match":{"tenant":"fresh"},"allocation":{"policy":"home","region":"us-east"}}
+{"budget":"guarded","unit":"requests","limit":5,"protected":3,"window":{"every":"1h"},"match":{"tenant":"guarded"},"allocation":{"policy":"home","region":"us-east"}}
+{"budget":"stepped","unit":"requests","limit":10,"ladder":"standard","window":{"every":"1h"},"match":{"tenant":"stepped"},"allocation":{"policy":"home","region":"us-east"}}
+{"budget":"alone","unit":"requests","limit":10,"max_evidence_age":"1s","on_stale_evidence":"admit","window":{"every":"1h"},"match":{"tenant":"alone"},"allocation":{"policy":"home","region":"us-east"}}
 {"budget":"none","unit":"requests","limit":0,"window":{"every":"1h"},"match":{"tenant":"none"},"allocation":{"policy":"home","region":"us-east"}}`
 
 func newAPIWorld(t testing.TB, tokens ...Token) *apiWorld {
@@ -218,7 +221,7 @@ func (m *memoryOwner) decide(r allocation.Request) allocation.Decision {
 			}
 			m.usage[line.UsageKey] = &allocation.Usage{
 				UsageKey: line.UsageKey, Until: line.Until, Term: line.Term, Version: line.Version, Generation: 11,
-				Granted: share, Target: share, Sealed: m.sealed[line.UsageKey.Budget],
+				Granted: share, Target: share, Protected: line.Budget.Protected, Sealed: m.sealed[line.UsageKey.Budget],
 			}
 		}
 	}

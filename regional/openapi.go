@@ -168,6 +168,9 @@ func (s *schemas) operation(o operation) object {
 	if o.request != 0 {
 		out["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": s.body(o.request, o.required)}}}
 		faults = append(faults, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+		if o.request&(fieldPriority|fieldItems) != 0 {
+			faults = append(faults, http.StatusForbidden)
+		}
 	}
 	if o.path == decisionsPath+"{admission_id}" {
 		faults = append(faults, http.StatusNotFound)

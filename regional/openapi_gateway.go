@@ -17,6 +17,8 @@ func gatewayHeaders() object {
 		decisionHeader:    must(oneOf(saidAdmitted, saidRefused, saidReleased, saidUndecided), "undecided goes with 503 and says nothing of the budget"),
 		reasonHeader:      must(object{"type": "string"}, "The reason, as in the bodies of the API."),
 		statusHeader:      must(object{"type": "string", "pattern": "^[1-5][0-9][0-9]$"}, "What the caller is to be told, also where denied=403 makes it another status."),
+		actionHeader:      object{"description": "degraded or deferred; absent otherwise.", "schema": oneOf(allocation.ActionDegraded, allocation.ActionDeferred)},
+		routeHeader:       object{"description": "Of degraded: the cheaper route to take.", "schema": object{"type": "string"}},
 		regionHeader:      object{"description": "The region that decided.", "schema": object{"type": "string"}},
 		admissionIDHeader: object{"description": "The admission id.", "schema": object{"type": "string"}},
 	}
@@ -56,6 +58,7 @@ func (s *schemas) gatewayPath() object {
 		text("header", labelHeaders+"NAME", "The label NAME; any number of such headers."),
 		text("header", costHeaders+"UNIT", "The cost in UNIT; any number of such headers."),
 		text("header", opHeader, "spend, reserve or check"), text("header", lifetimeHeader, "Of a reservation, like 90s or 10m."),
+		text("header", priorityHeader, "essential, interactive or batch; interactive if it is absent. Essential only if the token may say so."),
 		text("header", legacyHeader, "allow or deny: what a limiter says that is still in force."),
 		text("header", tokenHeader, "The gateway's token, where Authorization is the caller's."),
 		text("query", deniedStatus, "403: every refusal has this status."), query1(deadlineMillis, "1 to 30000; default 1000"),

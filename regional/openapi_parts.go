@@ -101,6 +101,10 @@ func (s *schemas) requestField(f field) object {
 		return idSchema()
 	case fieldTenant:
 		return object{"type": "string", "description": "The tenant label that the admission was made with."}
+	case fieldPriority:
+		out := oneOf(allocation.Priorities()...)
+		out["description"] = "What is refused first as a budget is used up. interactive unless given; essential only if the token may say so."
+		return out
 	case fieldLegacy:
 		return oneOf(legacyAllow, legacyDeny)
 	case fieldItems:

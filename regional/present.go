@@ -31,6 +31,7 @@ type answerBody struct {
 	Decision    string `json:"decision"`
 	Reason      string `json:"reason"`
 	Action      string `json:"action"`
+	Route       string `json:"route,omitempty"` // of a degraded admission: the cheaper one to take
 	Op          string `json:"op"`
 	AdmissionID string `json:"admission_id,omitempty"`
 	Region      string `json:"region"`
@@ -40,6 +41,7 @@ type answerBody struct {
 	ExpiresAt   string `json:"expires_at,omitempty"`
 
 	Shadow *shadowBody `json:"shadow,omitempty"` // of what was let through
+	Ladder *ladderBody `json:"ladder,omitempty"` // what a ladder made of it
 
 	*refusalBody
 
@@ -87,7 +89,9 @@ type budgetBody struct {
 	Requested  int64       `json:"requested"`
 	Charged    int64       `json:"charged"`
 	Overdraft  int64       `json:"overdraft"`
-	Remaining  int64       `json:"remaining"` // what this region may still spend
+	Remaining  int64       `json:"remaining"`           // what this region may still spend on this priority
+	Protected  int64       `json:"protected,omitempty"` // of the share, for essential traffic
+	Stale      *staleBody  `json:"stale_evidence,omitempty"`
 
 	Enforcement string `json:"enforcement,omitempty"` // shadow or meter, if it refuses nobody
 }
@@ -102,6 +106,7 @@ type evidenceBody struct {
 	Tenant         string `json:"tenant,omitempty"`
 	Credential     string `json:"credential"`
 	Node           string `json:"node,omitempty"`
+	Priority       string `json:"priority,omitempty"` // that it counted as
 }
 
 // presented is a decision, ready to be told.
@@ -124,7 +129,7 @@ func (a *api) present(d *allocation.Decision) presented {
 		p.now = allocation.At(a.config.Now())
 	}
 	p.body = answerBody{
-		Detail: d.Detail, Decision: saidAdmitted, Reason: string(d.Reason), Action: d.Action, Op: string(d.Op),
+		Detail: d.Detail, Decision: saidAdmitted, Reason: string(d.Reason), Action: d.Action, Route: d.Route, Op: string(d.Op), Ladder: ladderOf(d, at),
 		AdmissionID: d.Key.ID, Region: d.Region, State: string(d.State), Replayed: d.Replayed,
 		DecidedAt: formatMicros(at), Shadow: a.shadowOf(d), Budgets: make([]budgetBody, len(d.Budgets)), Evidence: evidenceOf(d, at),
 	}
@@ -234,6 +239,7 @@ func budgetOf(b *allocation.BudgetDecision, now allocation.Instant) budgetBody {
 		Budget: b.Budget, Instance: b.Instance, Unit: b.Unit, Reason: string(b.Reason), Period: periodOf(b),
 		Class: string(b.Class), Generation: b.Generation, Version: b.Version, Limit: b.Limit, Share: b.Share,
 		Requested: b.Requested, Charged: b.Charged, Overdraft: b.Overdraft, Remaining: b.Remaining, Enforcement: b.Enforcement,
+		Protected: b.Protected, Stale: staleOf(b.Stale),
 	}
 	if out.Period != nil && b.Until != allocation.Never {
 		resets := resetsIn(b.Until, now)
@@ -253,6 +259,7 @@ func evidenceOf(d *allocation.Decision, at int64) evidenceBody {
 	e := evidenceBody{
 		Incarnation: d.Evidence.Incarnation, Config: d.Evidence.Config, LedgerRevision: d.Evidence.LedgerRevision,
 		Correlation: d.Evidence.Correlation, Tenant: d.Key.Tenant, Credential: d.Key.Credential, Node: d.Evidence.Node,
+		Priority: string(d.Evidence.Priority),
 	}
 	if d.Evidence.ObservedAt != 0 {
 		age := max(0, at-d.Evidence.ObservedAt) / 1000
@@ -306,7 +313,7 @@ func affordable(d *allocation.Decision) map[string]int64 {
 // isCounter says whether a reason is that a cost does not fit.
 func isCounter(r allocation.Reason) bool {
 	switch r {
-	case allocation.RegionShareSpent, allocation.CeilingReached, allocation.CapacityStranded, allocation.CostExceedsLimit:
+	case allocation.RegionShareSpent, allocation.CeilingReached, allocation.CapacityStranded, allocation.CostExceedsLimit, allocation.OnlyProtectedLeft:
 		return true
 	}
 	return false

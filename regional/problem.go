@@ -122,7 +122,8 @@ func bodyOfFault(f fault) faultBody {
 // problemType is the URI of a refusal's kind.
 func problemType(r allocation.Reason) string {
 	switch r {
-	case allocation.RegionShareSpent, allocation.CeilingReached, allocation.TooManyInstances:
+	case allocation.RegionShareSpent, allocation.CeilingReached, allocation.TooManyInstances, allocation.OnlyProtectedLeft,
+		allocation.Deferred, allocation.LadderRefused:
 		return typeQuota
 	case allocation.CapacityStranded:
 		return typeCapacity

@@ -12,6 +12,8 @@ const (
 	decisionHeader = "Tranche-Decision" // Public.Decision
 	reasonHeader   = "Tranche-Reason"
 	regionHeader   = "Tranche-Region"
+	actionHeader   = "Tranche-Action" // degraded or deferred
+	routeHeader    = "Tranche-Route"  // of degraded: the cheaper one to take
 	statusHeader   = "Tranche-Status" // what a caller should be told, also where a gateway needs another status
 )
 
@@ -61,6 +63,10 @@ func (a *api) public(d *allocation.Decision) Public {
 	}
 	set(admissionIDHeader, p.body.AdmissionID)
 	set(regionHeader, d.Region)
+	if d.Action == allocation.ActionDegraded || d.Action == allocation.ActionDeferred {
+		set(actionHeader, d.Action)
+		set(routeHeader, d.Route)
+	}
 	if d.Would != "" {
 		set(shadowHeader, "would="+string(d.Would))
 	}

@@ -21,10 +21,15 @@ type shareWaiter struct {
 	topUp Signal
 }
 
+// moreMayCome says whether a top-up of the region's share can change a refusal.
+func moreMayCome(r allocation.Reason) bool {
+	return r == allocation.RegionShareSpent || r == allocation.OnlyProtectedLeft
+}
+
 // waitsFor is how long a refused request waits for a top-up; 0: not at all. It waits if all that refuses it is that this
 // region's share is spent, in budgets that say so, and nothing is known that rules out that others have some.
 func (n *Node) waitsFor(r allocation.Request, d *allocation.Decision) time.Duration {
-	if d.Reason != allocation.RegionShareSpent || r.Op != allocation.Spend && r.Op != allocation.Reserve {
+	if !moreMayCome(d.Reason) || r.Op != allocation.Spend && r.Op != allocation.Reserve {
 		return 0
 	}
 	wait, catalogue, elsewhere := time.Duration(0), n.catalogue.Load(), n.elsewhere()
@@ -35,7 +40,7 @@ func (n *Node) waitsFor(r allocation.Request, d *allocation.Decision) time.Durat
 		}
 		known, ok := catalogue.Budget(b.Budget)
 		e, told := elsewhere[b.Budget]
-		if !ok || b.Reason != allocation.RegionShareSpent || told && e.Period == b.Period && e.Unallocated <= 0 && e.Spendable <= 0 {
+		if !ok || !moreMayCome(b.Reason) || told && e.Period == b.Period && e.Unallocated <= 0 && e.Spendable <= 0 {
 			return 0
 		}
 		most := known.Budget.WaitForShare.Std()
@@ -100,7 +105,7 @@ func (n *Node) lookAgain(ctx context.Context, requests []allocation.Request, out
 		switch d.Reason {
 		case allocation.Overloaded, allocation.DatabaseUnavailable: // this look was too late; the owner's refusal stands
 			still = append(still, i)
-		case allocation.RegionShareSpent:
+		case allocation.RegionShareSpent, allocation.OnlyProtectedLeft:
 			out[i] = d
 			still = append(still, i)
 		default:
@@ -112,7 +117,7 @@ func (n *Node) lookAgain(ctx context.Context, requests []allocation.Request, out
 
 func (w *shareWaiter) add(d *allocation.Decision) {
 	for i := range d.Budgets {
-		if b := &d.Budgets[i]; b.Reason == allocation.RegionShareSpent {
+		if b := &d.Budgets[i]; moreMayCome(b.Reason) {
 			w.units[b.Budget] += b.Requested
 		}
 	}

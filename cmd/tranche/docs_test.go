@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -260,7 +261,7 @@ func budgetFields(of reflect.Type, prefix string) []string {
 		if inner.Kind() == reflect.Pointer {
 			inner = inner.Elem()
 		}
-		if inner.Kind() == reflect.Struct {
+		if inner.Kind() == reflect.Struct && !inner.Implements(reflect.TypeFor[json.Marshaler]()) { // which has a form of its own
 			out = append(out, budgetFields(inner, prefix+name+".")...)
 			continue
 		}

@@ -62,6 +62,9 @@ func admitBody(op string, r Request) map[string]any {
 	if r.Lifetime > 0 {
 		body["lifetime"] = wholeSeconds(r.Lifetime)
 	}
+	if r.Priority != "" {
+		body["priority"] = string(r.Priority)
+	}
 	if r.Legacy != "" {
 		body["legacy"] = r.Legacy
 	}

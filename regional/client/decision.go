@@ -23,6 +23,9 @@ type Request struct {
 	Lifetime time.Duration
 	// Wait is how long a refusal that may pass later is waited for, in whole, within the context's deadline; 0: not at all.
 	Wait time.Duration
+	// Priority says what is refused first as a budget is used up; empty: allocation.Interactive. allocation.Essential is only for
+	// a token that may say so.
+	Priority allocation.Priority
 	// Legacy is what the limiter says that is still in force, "allow" or "deny", for `tranche shadow report`; empty: nothing.
 	Legacy string
 }
@@ -52,7 +55,8 @@ type Budget struct {
 	Requested  int64             `json:"requested"`
 	Charged    int64             `json:"charged"`
 	Overdraft  int64             `json:"overdraft"`
-	Remaining  int64             `json:"remaining"` // what this region may still spend
+	Remaining  int64             `json:"remaining"` // what this region may still spend on this priority
+	Protected  int64             `json:"protected"` // of the share, for essential traffic
 	Generation int64             `json:"generation"`
 	Version    int64             `json:"version"`
 }

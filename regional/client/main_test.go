@@ -35,6 +35,7 @@ var budgets = []string{
 	`{"budget":"batch","unit":"requests","limit":5,"window":{"every":"1m"},"match":{"tenant":"batch"},"allocation":{"policy":"home","region":"us-east"}}`,
 	`{"budget":"shadow","unit":"requests","limit":2,"window":{"every":"1m"},"match":{"tenant":"shadow"},"enforcement":"shadow","allocation":{"policy":"home","region":"us-east"}}`,
 	`{"budget":"meter","unit":"requests","limit":2,"window":{"every":"1m"},"match":{"tenant":"meter"},"enforcement":"meter","allocation":{"policy":"home","region":"us-east"}}`,
+	`{"budget":"guarded","unit":"requests","limit":10,"protected":5,"ladder":{"interactive":{"degrade_at":10,"route":"small"}},"window":{"once":{"from":"2020-01-01T00:00:00Z"}},"match":{"tenant":"guarded"},"allocation":{"policy":"home","region":"us-east"}}`,
 	`{"budget":"eu","unit":"requests","limit":3,"window":{"every":"1m"},"match":{"tenant":"eu"},"allocation":{"policy":"home","region":"eu-west"}}`,
 }
 

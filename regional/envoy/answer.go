@@ -40,6 +40,10 @@ func (s *Server) answer(c *call, d *allocation.Decision) (*servicev3.RateLimitRe
 		if c.id == "" && d.Key.ID != "" { // it was made here, and whoever settles it must know
 			out.RequestHeadersToAdd = []*corev3.HeaderValue{{Key: "admission-id", Value: d.Key.ID}}
 		}
+		if d.Action == allocation.ActionDegraded { // whatever routes the request must know
+			out.RequestHeadersToAdd = append(out.RequestHeadersToAdd,
+				&corev3.HeaderValue{Key: "tranche-action", Value: d.Action}, &corev3.HeaderValue{Key: "tranche-route", Value: d.Route})
+		}
 		return out, nil
 	}
 	s.gate.Count(countOverLimit)

@@ -26,6 +26,7 @@ const (
 	isAdmissionID = "admission_id"
 	isUnit        = "unit"
 	isOp          = "op"
+	isPriority    = "priority"
 	isIgnored     = "ignored"
 	isLegacy      = "legacy"
 )
@@ -46,12 +47,14 @@ type Domain struct {
 	Unit string `yaml:"unit"`
 	// Op is what hits do where no entry says it: spend (the default) or reserve.
 	Op string `yaml:"op"`
+	// Priority is what requests are where no entry says it: interactive (the default), batch or essential.
+	Priority string `yaml:"priority"`
 }
 
 // Entry has exactly one of the two.
 type Entry struct {
 	Label string `yaml:"label"` // the value is the value of this label
-	Is    string `yaml:"is"`    // admission_id, unit, op, legacy or ignored
+	Is    string `yaml:"is"`    // admission_id, unit, op, priority, legacy or ignored
 }
 
 // ParseMapping reads a mapping strictly, from YAML. The error has a line for each thing that is wrong: file:line: field:
@@ -88,7 +91,7 @@ func lineOf(err error) int {
 
 func decodeProblem(err error) error {
 	text := strings.TrimSpace(yaml.FormatError(err, false, true))
-	return fmt.Errorf("%s\nuse domains.NAME with entries, labels, unit and op, and in an entry label or is", text)
+	return fmt.Errorf("%s\nuse domains.NAME with entries, labels, unit, op and priority, and in an entry label or is", text)
 }
 
 // mappingCheck finds all that is wrong with a mapping that could be read.
@@ -166,6 +169,9 @@ func (c *mappingCheck) domain(at []string, d *Domain) {
 	default:
 		c.fault(below("op"), fmt.Sprintf("%.70q is not what a request can do", d.Op), "use spend or reserve")
 	}
+	if _, problem := allocation.ParsePriority(d.Priority); problem != nil {
+		c.fault(below("priority"), problem.Problem, problem.Fix)
+	}
 	c.labels(below("labels"), d.Labels)
 	for _, key := range slices.Sorted(maps.Keys(d.Entries)) {
 		c.entry(below("entries", key), d.Entries[key], d)
@@ -186,7 +192,7 @@ func (c *mappingCheck) labels(at []string, labels allocation.Labels) {
 func (c *mappingCheck) entry(at []string, e Entry, d *Domain) {
 	switch {
 	case (e.Label == "") == (e.Is == ""):
-		c.fault(at, "says not what it is", "give label: NAME, or is: admission_id, unit, op, legacy or ignored, and not both")
+		c.fault(at, "says not what it is", "give label: NAME, or is: admission_id, unit, op, priority, legacy or ignored, and not both")
 	case e.Label != "":
 		if (allocation.Labels{e.Label: "x"}).Validate() != nil {
 			c.fault(append(at, "label"), fmt.Sprintf("%.70q is no label's name", e.Label), "use 1 to 64 of a-z 0-9 _ . - beginning with a letter")
@@ -194,8 +200,8 @@ func (c *mappingCheck) entry(at []string, e Entry, d *Domain) {
 		if _, fixed := d.Labels[e.Label]; fixed {
 			c.fault(append(at, "label"), e.Label+" stands in the domain's labels too", "keep one of the two")
 		}
-	case !slices.Contains([]string{isAdmissionID, isUnit, isOp, isLegacy, isIgnored}, e.Is):
-		c.fault(append(at, "is"), fmt.Sprintf("%.70q is not known", e.Is), "use admission_id, unit, op, legacy or ignored")
+	case !slices.Contains([]string{isAdmissionID, isUnit, isOp, isPriority, isLegacy, isIgnored}, e.Is):
+		c.fault(append(at, "is"), fmt.Sprintf("%.70q is not known", e.Is), "use admission_id, unit, op, priority, legacy or ignored")
 	}
 }
 

@@ -39,6 +39,7 @@ type call struct {
 	hits        map[string]int64 // by unit
 	id          string
 	legacy      string // what the limiter says that is still in force
+	priority    allocation.Priority
 	descriptors []descriptor
 }
 
@@ -47,6 +48,7 @@ type reader struct {
 	domain   *Domain
 	call     call
 	opGiven  string
+	priority string // as given
 	positive bool
 	problems allocation.Problems
 }
@@ -67,6 +69,7 @@ func (m *Mapping) read(req *servicev3.RateLimitRequest) (call, allocation.Proble
 	for name, value := range d.Labels {
 		r.call.labels[name] = value
 	}
+	r.call.priority = allocation.Priority(d.Priority)
 	for i, one := range req.GetDescriptors() {
 		r.descriptor(fmt.Sprintf("descriptors[%d]", i), one, req.GetHitsAddend())
 	}
@@ -146,6 +149,15 @@ func (r *reader) entry(at, key, value string, out *descriptor) {
 			return
 		}
 		r.call.legacy = value
+	case e.Is == isPriority:
+		p, problem := allocation.ParsePriority(value)
+		switch {
+		case problem != nil:
+			r.wrong(at, shown(value)+" "+problem.Problem, problem.Fix)
+		case r.priority != "" && r.priority != string(p):
+			r.wrong(at, "is "+string(p)+", and "+r.priority+" in another entry", "send one priority")
+		}
+		r.priority, r.call.priority = string(p), p
 	case e.Is == isOp:
 		if _, ok := entryOps[value]; !ok {
 			r.wrong(at, shown(value)+" is not an operation", "use spend, reserve, check, settle or release")

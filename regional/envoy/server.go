@@ -97,7 +97,7 @@ func (s *Server) ShouldRateLimit(ctx context.Context, req *servicev3.RateLimitRe
 		s.gate.Count(countOverLimit)
 		return refuseAll(s.gate.PublicProblem(wrong), len(req.GetDescriptors())), nil
 	}
-	asked := regional.Call{Caller: caller, Op: c.op, Labels: c.labels, ID: c.id, Legacy: c.legacy, Correlation: correlation(headers)}
+	asked := regional.Call{Caller: caller, Op: c.op, Labels: c.labels, ID: c.id, Legacy: c.legacy, Priority: c.priority, Correlation: correlation(headers)}
 	var d allocation.Decision
 	if s.gate.Enter() {
 		d = s.decide(ctx, &c, asked, arrived, deadlineOf(ctx, arrived))

@@ -52,6 +52,8 @@ domains:
       op: {is: op}
       legacy: {is: legacy}
       remote_address: {is: ignored}
+      priority: {is: priority}
+      also: {is: priority}
   llm:
     unit: tokens
     op: reserve

@@ -101,6 +101,7 @@ func (a *App) showBudget(b coordinator.BudgetAnswer) {
 		opening = fmt.Sprintf("%d, in the first period only", d.OpeningSpent)
 	}
 	rows = append(rows, []any{"opening_spent", opening})
+	rows = append(rows, policyRows(d)...)
 	rows = append(rows, enforcementRows(d)...)
 	rows = append(rows,
 		[]any{"wait_for_share", wait},
