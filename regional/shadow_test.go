@@ -106,6 +106,14 @@ func TestShadowAuthorize(t *testing.T) {
 		}
 	}
 	wantStatus(t, newAPIWorld(t).call("GET", "/v1/authorize", "", "Tranche-Legacy: perhaps"), 400)
+	w.slots = make(chan struct{}) // nobody may enter
+	for _, method := range []string{"GET", "HEAD"} {
+		r := w.call(method, "/v1/authorize?denied=403", "", "Tranche-Token: "+tokenA, "Tranche-Label-Tenant: acme", "Admission-Id: full")
+		wantStatus(t, r, 200)
+		if r.Header.Get(shadowHeader) != "would=overloaded" || r.Header.Get(decisionHeader) != saidAdmitted || r.Header.Get(statusHeader) != "200" {
+			t.Errorf("%s: %v", method, r.Header)
+		}
+	}
 }
 
 // If this failed, a node in shadow would wait as long as its callers let it.

@@ -35,7 +35,8 @@ func TestNodeProblems(t *testing.T) {
 		"in contact, and refused": {regional.NodeStatus{Sync: heard, Runway: over}, "1 s ago", []string{"warning", "budget acme/requests is refused here"}},
 		"in shadow":               {regional.NodeStatus{Sync: heard, Shadow: true}, "1 s ago", []string{"note", "refuses nobody"}},
 		"in shadow, without a database": {
-			regional.NodeStatus{Sync: heard, Shadow: true, Stopped: "starting", StoppedDetail: "the database has not been reached yet"}, "1 s ago",
+			regional.NodeStatus{Sync: heard, Shadow: true, Stopped: "starting", StoppedDetail: "the database has not been reached yet"},
+			"1 s ago",
 			[]string{"warning", "everything is let through: starting the database has not been reached yet"},
 		},
 		"in shadow, and the database is lost": {regional.NodeStatus{Sync: heard, Shadow: true, LastCommitError: "refused"}, "1 s ago", []string{"warning", "everything is let through: admissions fail to commit"}},
