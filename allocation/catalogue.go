@@ -26,6 +26,7 @@ type Catalogue struct {
 	index   *MatchIndex
 
 	documents map[DocumentRef]Document
+	routes    Routes
 }
 
 // NewCatalogue is the empty catalogue of a region.
@@ -35,7 +36,7 @@ func NewCatalogue(region string) *Catalogue {
 
 // With returns the catalogue after some changes: budgets and terms that are new or replaced, and terms that are gone.
 func (c *Catalogue) With(number int64, budgets []ConfiguredBudget, terms []Term, gone []ShareRef) *Catalogue {
-	out := &Catalogue{Region: c.Region, Number: number, budgets: c.budgets, terms: c.terms, index: c.index, documents: c.documents}
+	out := &Catalogue{Region: c.Region, Number: number, budgets: c.budgets, terms: c.terms, index: c.index, documents: c.documents, routes: c.routes}
 	if len(budgets) > 0 {
 		out.budgets = maps.Clone(c.budgets)
 		if out.budgets == nil {
@@ -132,6 +133,14 @@ type Plan struct {
 	Blames  string // the budget that the refusal is about, if one is
 	at      Instant
 	number  int64
+	labels  Labels // of the request, completed from the routes table
+}
+
+// matched is the request as budgets see it.
+func (p Plan) matched() Request {
+	r := p.Request
+	r.Labels = p.labels
+	return r
 }
 
 // Line is one budget of a plan.
@@ -154,7 +163,8 @@ func (c *Catalogue) Plan(r Request, now Instant) Plan {
 	case Settle, Release, Extend, Lapse:
 		return p
 	}
-	hits, missing := c.index.Match(r.Labels)
+	p.labels = c.Complete(r.Labels)
+	hits, missing := c.index.Match(p.labels)
 	switch {
 	case missing != nil:
 		return p.refuse(LabelMissing, missing.Budget, missing.String())
@@ -168,7 +178,7 @@ func (c *Catalogue) Plan(r Request, now Instant) Plan {
 		if !known && h.Budget.enforces() {
 			return p.refuse(CostUnknown, h.Budget.Name, costUnknown(h.Budget))
 		}
-		line := c.line(h, r.Labels, cost, now)
+		line := c.line(h, p.labels, cost, now)
 		if !known && line.Problem == "" {
 			line.Problem, line.Cost = CostUnknown, 0
 		}

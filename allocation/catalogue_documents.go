@@ -15,6 +15,7 @@ func (c *Catalogue) WithDocuments(changed []Document) *Catalogue {
 	for _, d := range changed {
 		if had, ok := out.documents[d.Ref()]; !ok || d.Replaces(had) {
 			out.documents[d.Ref()] = d
+			out.enterRoutes(d)
 		}
 	}
 	return &out
@@ -24,4 +25,14 @@ func (c *Catalogue) WithDocuments(changed []Document) *Catalogue {
 func (c *Catalogue) Document(kind, name string) (Document, bool) {
 	d, ok := c.documents[DocumentRef{kind, name}]
 	return d, ok
+}
+
+// enterRoutes takes the routes table over. One that this program cannot read leaves the one before in force.
+func (c *Catalogue) enterRoutes(d Document) {
+	if d.Kind != KindRoutes || d.Name != NameRoutes {
+		return
+	}
+	if t, err := d.Routes(); err == nil {
+		c.routes = t
+	}
 }

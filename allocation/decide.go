@@ -168,7 +168,7 @@ func (l *Locked) past(p Plan) bool {
 func (l *Locked) unfit(p Plan) (Decision, bool) {
 	for _, reason := range []Reason{AdmissionIDMissing, EvidenceStale} {
 		for _, line := range p.Lines {
-			if l.unfitFor(p, line) != reason || line.Budget.EnforcementOf(p.Request, l.now()) != Enforce {
+			if l.unfitFor(p, line) != reason || line.Budget.EnforcementOf(p.matched(), l.now()) != Enforce {
 				continue
 			}
 			text := fmt.Sprintf("budget %s admits on evidence of at most %s", line.Key(), line.Budget.MaxEvidenceAge)

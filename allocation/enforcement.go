@@ -54,6 +54,7 @@ func (b Budget) EnforcementOf(r Request, now Instant) string {
 
 // Unenforced says whether the region knows budgets that apply to a request, and none of them is enforced for it.
 func (c *Catalogue) Unenforced(r Request, now Instant) bool {
+	r.Labels = c.Complete(r.Labels)
 	hits, missing := c.index.Match(r.Labels)
 	return len(hits) > 0 && missing == nil && !slices.ContainsFunc(hits, func(h Hit) bool { return h.Budget.EnforcementOf(r, now) == Enforce })
 }
@@ -142,7 +143,7 @@ func sameEnforcement(a, b Budget) bool {
 // notes lays over what one budget said of a request what its enforcement makes of it, and enters that into the decision:
 // the first refusal of an enforced budget refuses; the first of one in shadow is only noted.
 func (l *Locked) note(p Plan, line Line, b *BudgetDecision, d *Decision) {
-	mode := line.Budget.EnforcementOf(p.Request, l.now())
+	mode := line.Budget.EnforcementOf(p.matched(), l.now())
 	if mode == Enforce {
 		if b.Reason != Allow && (d.Reason == Allow || d.Reason == OnlyProtectedLeft && b.Reason != OnlyProtectedLeft) {
 			d.Reason, d.Action, d.Blames, d.Home = b.Reason, ActionRefused, line.Key(), line.Home

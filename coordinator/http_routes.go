@@ -48,6 +48,7 @@ func (s *Service) routes(mux *http.ServeMux) {
 		return ok(a), err
 	})
 
+	s.endpointRoutes(mux)
 	s.regionRoutes(mux)
 	s.historyRoutes(mux)
 	s.strandedRoutes(mux)

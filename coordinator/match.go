@@ -46,6 +46,7 @@ func (s *Service) match(l allocation.Labels) (MatchAnswer, error) {
 			all = append(all, d.value.Budget.WithDefaults())
 		}
 	}
+	l = s.state.routes().Complete(l)
 	hits, missing := allocation.MatchBudgets(all, l)
 	a := MatchAnswer{Evidence: s.evidence(), Budgets: []MatchedBudget{}, Nearest: allocation.NearestMisses(all, l, nearestShown)}
 	for _, h := range hits {

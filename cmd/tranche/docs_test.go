@@ -307,6 +307,12 @@ func TestDocsFiles(t *testing.T) {
 				continue
 			}
 			shown++
+			if strings.HasPrefix(f.text, "routes:\n") {
+				if _, err := manifest.LoadRoutes(strings.NewReader(f.text), "-"); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				continue
+			}
 			if shownElsewhere(t, name, f.text) {
 				continue
 			}
@@ -344,7 +350,7 @@ func TestDocsAPI(t *testing.T) {
 		return out
 	}
 	node := paths(`(?:path: |decisionsPath = )"(/[a-z0-9/]+)"`, "regional/http.go")
-	admin := paths(`"[A-Z]+ (/v1[^"]*)"`, "coordinator/http_routes.go", "coordinator/http_stranded.go", "coordinator/http_history.go", "coordinator/http_rebalance.go", "coordinator/http_members.go")
+	admin := paths(`"[A-Z]+ (/v1[^"]*)"`, "coordinator/http_routes.go", "coordinator/http_stranded.go", "coordinator/http_history.go", "coordinator/http_rebalance.go", "coordinator/http_members.go", "coordinator/endpoints.go")
 	for page, served := range map[string]map[string]bool{"api-node.md": node, "api-admin.md": admin} {
 		if len(served) < 8 {
 			t.Fatalf("%s: only %d paths were found in the code; the search is broken", page, len(served))

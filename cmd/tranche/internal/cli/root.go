@@ -45,7 +45,7 @@ func (a *App) root() *cobra.Command {
 	)
 	a.add(root, groupTry, a.demoCommand(), a.checkCommand(), a.simulateCommand(), a.benchCommand())
 	a.add(root, groupRun, a.coordinatorCommand(), a.nodeCommand())
-	a.add(root, groupBudgets, a.budgetsCommand(), a.rebalanceCommand(), a.strandedCommand(), a.whatIfCommand(), a.verifyCommand())
+	a.add(root, groupBudgets, a.budgetsCommand(), a.rebalanceCommand(), a.routesCommand(), a.strandedCommand(), a.whatIfCommand(), a.verifyCommand())
 	a.add(root, groupOperate, a.statusCommand(), a.regionsCommand(), a.tokensCommand(), a.auditCommand(), a.gatewayConfigCommand())
 	a.add(root, groupOperate, a.shadowCommand())
 	a.add(root, groupOperate, a.recoverCommand(), a.ledgersCommand())
