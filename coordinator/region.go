@@ -182,6 +182,8 @@ func (s *state) enterStatement(e Event) error {
 			r.shards[d.value.Shard] = sh
 		}
 		sh.doc = d
+		shares := d.value.Shares
+		d.value.Shares = nil // they are kept by share
 		defer r.keepPromises()
 		if sh.incarnation != "" && r.doc != nil && r.doc.value.Incarnation != d.value.Incarnation {
 			return // a former incarnation's
@@ -194,7 +196,7 @@ func (s *state) enterStatement(e Event) error {
 			s.keepFormer(r, sh)
 		}
 		sh.incarnation, sh.number, sh.under, sh.at, sh.unwritten = d.value.Incarnation, d.value.Number, d.value.History, d.value.At, time.Time{}
-		s.setShares(r, sh, d.value.Shares, !d.value.Trimmed)
+		s.setShares(r, sh, shares, !d.value.Trimmed)
 	})
 }
 
@@ -209,9 +211,14 @@ func (s *state) setShares(r *region, sh *shard, shares []allocation.ShareStateme
 		if old != nil && !s.resetting { // else there is nothing to compare it with
 			s.rates.add(r.name, st.Budget, spentMore(old[ref], st), s.now())
 		}
+		l := s.ledgers[ref]
+		if l != nil {
+			st = compactStatement(st, l.value)
+			ref.Budget = st.Budget
+		}
 		sh.shares[ref] = st
 		r.stated[ref] = st.Generation
-		if l := s.ledgers[ref]; l != nil {
+		if l != nil {
 			r.want(s, ref, l.value)
 		}
 	}

@@ -53,7 +53,8 @@ type state struct {
 
 	asking map[asked]bool // running periods of which some region lacks permits
 
-	resetting bool // all is entered anew: look at the ledgers once, at the end
+	words     map[string]string // names that very many documents have: see compact.go
+	resetting bool              // all is entered anew: look at the ledgers once, at the end
 }
 
 type configChange struct {
@@ -62,7 +63,7 @@ type configChange struct {
 }
 
 func newState(now func() time.Time) *state {
-	s := &state{now: now, regions: map[string]*region{}, asking: map[asked]bool{}}
+	s := &state{now: now, regions: map[string]*region{}, asking: map[asked]bool{}, words: map[string]string{}}
 	s.clear()
 	return s
 }
@@ -251,6 +252,7 @@ func (s *state) enterLedger(e Event) error {
 	if l.Format != allocation.LedgerFormat {
 		return fmt.Errorf("format %d: %w", l.Format, errFormat)
 	}
+	l = s.compact(l)
 	ref, d := refOf(l), &doc[allocation.Ledger]{item: e.Item, value: l}
 	s.ledgers[ref] = d
 	s.ends.set(ref, int64(l.Periods.End()))
