@@ -143,6 +143,7 @@ func (s *station) spoofed() {
 		{"Tranche-Label-Tenant: other"},
 		{"tranche-label-tenant: other", "Tranche-Op: check"},
 		{"Tranche-Token: wrong"},
+		{"Tranche-Priority: essential", "Tranche-Legacy: allow"},
 		{"X-Forwarded-Method: POST", "X-Forwarded-Uri: /elsewhere"},
 		{"X-Original-Method: POST", "X-Original-Uri: /elsewhere"},
 	} {
