@@ -57,3 +57,40 @@ func (o *Owner) Written(ctx context.Context) (n int64, err error) {
 	err = o.conn.QueryRow(ctx, readWritten).Scan(&n)
 	return n, err
 }
+
+const (
+	holdSnapshot = `select count(*) from tranche.owner`
+
+	readHot = `
+select coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint,
+       (select coalesce(max(n_tup_upd), 0) from pg_stat_user_tables where schemaname = 'tranche' and relname = 'usage'),
+       (select coalesce(max(n_tup_hot_upd), 0) from pg_stat_user_tables where schemaname = 'tranche' and relname = 'usage')
+from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
+where n.nspname = 'tranche' and c.relname in ('usage', 'writers')`
+)
+
+// Hold opens a snapshot, as a dump does, until it is ended.
+func (o *Owner) Hold(ctx context.Context) (end func(), err error) {
+	tx, err := o.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
+	if err != nil {
+		return nil, err
+	}
+	var n int64
+	if err := tx.QueryRow(ctx, holdSnapshot).Scan(&n); err != nil {
+		return nil, err
+	}
+	return func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }, nil
+}
+
+// Hot is what the rows take that are updated all the time.
+type Hot struct {
+	Bytes   int64 // of the tables and indexes of usage and writers
+	Updates int64 // of usage rows, so far
+	Within  int64 // of those, the ones that stayed in their page
+}
+
+// Hot reads it.
+func (o *Owner) Hot(ctx context.Context) (h Hot, err error) {
+	err = o.conn.QueryRow(ctx, readHot).Scan(&h.Bytes, &h.Updates, &h.Within)
+	return h, err
+}

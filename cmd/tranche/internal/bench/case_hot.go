@@ -27,10 +27,10 @@ func hot(ctx context.Context, b *bench, result *Case) error {
 	if err != nil {
 		return err
 	}
-	many := w.closedArm(b, "1024 callers", 1024, acme)
+	many := w.closedArm(b, "1024 callers", 1024, w.nodes, one(spend(acme)))
 	all, err := b.alternate(ctx, result,
-		w.closedArm(b, "1 caller", 1, acme), base.bareCommit(b),
-		w.closedArm(b, "256 callers", 256, acme), base.perRequest(b),
+		w.closedArm(b, "1 caller", 1, w.nodes, one(spend(acme))), base.bareCommit(b),
+		w.closedArm(b, "256 callers", 256, w.nodes, one(spend(acme))), base.perRequest(b),
 		many, base.bulk(b, "bulk", 0), base.bulk(b, "bulk 10000", largeBatch),
 	)
 	if err != nil {
@@ -51,7 +51,7 @@ func (w *world) half(ctx context.Context, b *bench, result *Case, base *baseline
 	}
 	name := "open loop, " + whole(rate) + " a second"
 	all, err := b.alternate(ctx, result, base.bareCommit(b), arm{name, "requests arrive at that rate, whatever becomes of those before", func(ctx context.Context, d time.Duration) (tally, error) {
-		return w.counted(open(ctx, d, 1024, rate, !b.Random, func(int) client { return inProcess(w.nodes[0], acme, patience) })), nil
+		return w.counted(open(ctx, d, 1024, rate, !b.Random, func(int) client { return inProcess(w.nodes[0], patience, spend(acme)) })), nil
 	}})
 	if err != nil {
 		return err
@@ -72,51 +72,6 @@ func (w *world) half(ctx context.Context, b *bench, result *Case, base *baseline
 	return base.settleBooks(ctx, result)
 }
 
-// counted adds what clients were told to the books.
-func (w *world) counted(t tally) tally {
-	w.told.merge(&t)
-	return t
-}
-
-// closedArm is so many callers in this process, each of which asks again as soon as it was answered.
-func (w *world) closedArm(b *bench, name string, callers int, labels allocation.Labels) arm {
-	return arm{name, "each asks again as soon as it was answered", func(ctx context.Context, d time.Duration) (tally, error) {
-		n := w.nodes[0]
-		requests, transactions := n.batches()
-		t := closed(ctx, d, callers, !b.Random, func(int) client { return inProcess(n, labels, patience) })
-		after, afterTransactions := n.batches()
-		t.batch = (after - requests) / max(1, afterTransactions-transactions)
-		if callers > 1 {
-			w.batch = t.batch
-		}
-		return w.counted(t), nil
-	}}
-}
-
-// settleBooks compares what the clients of the node were told with its database.
-func (w *world) settleBooks(ctx context.Context, result *Case, of string) error {
-	spent, reserved, err := w.look.Spent(ctx, w.budgets...)
-	if err != nil {
-		return err
-	}
-	ids, err := w.look.IDs(ctx)
-	if err != nil {
-		return err
-	}
-	told, open := w.told.counts[admitted], w.told.counts[unknown]+w.told.counts[failed]
-	result.Books = append(result.Books, Books{
-		Of: of, Told: told * max(1, w.each), Spent: spent + reserved, IDs: ids, Unknowns: open,
-		Agree: agrees(told, open, max(1, w.each), spent+reserved, ids),
-	})
-	return nil
-}
-
-// agrees says whether so many admissions, each charged so many units, and at most so many more whose truth nobody knows,
-// are what the counters and the ids say.
-func agrees(told, open, each, spent, ids int64) bool {
-	return told <= ids && ids <= told+open && told*each <= spent && spent <= (told+open)*each
-}
-
 func greater(a, b []float64) (out []float64) {
 	for i := range min(len(a), len(b)) {
 		out = append(out, max(a[i], b[i]))
@@ -133,7 +88,7 @@ type baselines struct {
 
 // baselines makes the tables, once something was admitted.
 func (w *world) baselines(ctx context.Context) (*baselines, error) {
-	w.counted(closed(ctx, 50*time.Millisecond, 4, true, func(int) client { return inProcess(w.nodes[0], acme, patience) }))
+	w.counted(closed(ctx, 50*time.Millisecond, 4, true, func(int) client { return inProcess(w.nodes[0], patience, spend(acme)) }))
 	tables, err := baseline.Open(ctx, w.url, perRequestAtOnce)
 	if err != nil {
 		return nil, err

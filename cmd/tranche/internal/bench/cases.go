@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -17,6 +18,21 @@ type kase struct {
 func cases() []kase {
 	return []kase{
 		{"hot", "one budget that all callers spend from", true, hot},
+		{"many", "1,000 budgets, some asked much more often than others, beside one", true, many},
+		{"http", "one budget over HTTP, one by one and in batches, beside a handler that decides nothing", true, overTheWire},
+		{"overload", "twice as many requests as can be decided", true, overload},
+		{"callers", "one budget, by 1 to 1,024 callers", false, callers},
+		{"three", "three budgets a request, beside one", false, three},
+		{"nodes", "two nodes over one database, beside one", false, twoNodes},
+		{"template", "a template with 1,000,000 callers, beside 1,000", false, template},
+		{"settle", "reserve and then settle, beside a spend", false, reserveSettle},
+		{"replay", "ids that were admitted before", false, replays},
+		{"exhausted", "a budget without permits, over HTTP, beside a handler that decides nothing", false, exhausted},
+		{"rollover", "the end of a period of 1,000 budgets under load", false, rollover},
+		{"cold", "from the start of a node to its first admission", false, cold},
+		{"changes", "10 changes of budgets a second meanwhile", false, changes},
+		{"dump", "a dump meanwhile: a snapshot that stays open", false, dump},
+		{"updates", "one budget for long: its tables do not grow", false, updates},
 	}
 }
 
@@ -62,10 +78,17 @@ func (b *bench) chosen() (list []kase, err error) {
 	return list, nil
 }
 
+// firm is a budget of a tenant of its own.
+func firm(i int) string { return "firm-" + strconv.Itoa(i) }
+
 // plenty is a limit that no case reaches.
 const plenty = 1 << 50
 
 func budget(name string, limit int64, match string) string {
-	return fmt.Sprintf(`{"budget":%q,"unit":"requests","limit":%d,"window":{"once":{"from":"2020-01-01T00:00:00Z"}},"match":%s,"allocation":{"policy":"home","region":%q}}`,
-		name, limit, match, region)
+	return budgetOf(name, limit, `{"once":{"from":"2020-01-01T00:00:00Z"}}`, match)
+}
+
+func budgetOf(name string, limit int64, window, match string) string {
+	return fmt.Sprintf(`{"budget":%q,"unit":"requests","limit":%d,"window":%s,"match":%s,"allocation":{"policy":"fixed","weights":{%q:1}}}`,
+		name, limit, window, match, region)
 }

@@ -157,13 +157,19 @@ func truth(ctx context.Context, ask client, id string) outcome {
 }
 
 // inProcess is a client that calls the node in this process.
-func inProcess(n *node, labels allocation.Labels, within time.Duration) client {
+func inProcess(n *node, within time.Duration, request func(id string) allocation.Request) client {
 	requests := make([]allocation.Request, 1)
 	return func(ctx context.Context, id string) outcome {
-		requests[0] = allocation.Request{
-			Op: allocation.Spend, Labels: labels,
-			Key: allocation.IDKey{Credential: "bench", Tenant: labels["tenant"], ID: id},
-		}
+		requests[0] = request(id)
 		return outcomeOf(&n.Decide(ctx, requests, time.Now().Add(within))[0])
 	}
+}
+
+// spend is the request for one permit of what fits the labels.
+func spend(labels allocation.Labels) func(id string) allocation.Request {
+	return func(id string) allocation.Request { return request(allocation.Spend, labels, id) }
+}
+
+func request(op allocation.Op, labels allocation.Labels, id string) allocation.Request {
+	return allocation.Request{Op: op, Labels: labels, Key: allocation.IDKey{Credential: "bench", Tenant: labels["tenant"], ID: id}}
 }
