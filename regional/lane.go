@@ -80,7 +80,7 @@ func (ln *lane) gather(ctx context.Context) []*call {
 // work runs one batch to its end.
 func (ln *lane) work(ctx context.Context, batch []*call) {
 	n := ln.node
-	batch = ln.claim(batch)
+	batch = ln.refuseByRead(ctx, ln.claim(batch))
 	if len(batch) == 0 {
 		return
 	}
@@ -118,6 +118,7 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 	locked := ln.locked(seen, want, catalogue)
 	decided, mustCommit := ln.decide(locked, batch)
 	n.noteDemand(locked, decided)
+	n.spent.note(decided)
 	if !mustCommit {
 		tx.Abandon()
 		ln.answer(decided)

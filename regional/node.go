@@ -49,6 +49,7 @@ type Node struct {
 	waiting   queue
 	catalogue atomic.Pointer[allocation.Catalogue]
 	known     knownRows
+	spent     spentRows
 	clock     clock
 	health    health
 	metrics   *Metrics
@@ -92,7 +93,7 @@ func NewNode(cfg Config, owner Owner) *Node {
 		cfg.Retention = allocation.Day
 	}
 	n := &Node{
-		cfg: cfg, owner: owner, waiting: queue{some: cfg.Runtime.NewSignal()}, metrics: cfg.Metrics, log: cfg.Log,
+		cfg: cfg, owner: owner, waiting: queue{some: cfg.Runtime.NewSignal(), now: cfg.Runtime.Now}, metrics: cfg.Metrics, log: cfg.Log,
 		clock: clock{local: cfg.Runtime.Now}, demand: demandState{hungry: cfg.Runtime.NewSignal(), seen: map[string]*budgetDemand{}},
 	}
 	n.catalogue.Store(allocation.NewCatalogue(cfg.Region))
