@@ -119,7 +119,7 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 	decided, mustCommit := ln.decide(locked, batch)
 	n.noteDemand(locked, decided)
 	n.spent.note(decided)
-	if !mustCommit {
+	if !mustCommit && !holdsNothing(want.Usage, seen) {
 		tx.Abandon()
 		ln.answer(decided)
 		return

@@ -92,6 +92,15 @@ func (ln *lane) locked(seen *Seen, want Want, catalogue *allocation.Catalogue) *
 	return l
 }
 
+// holdsNothing says whether a row was made of a share that holds nothing. It is kept, once, although all were refused: by it
+// the next call names the budget as low, and whoever is refused then hears why the region has none of it.
+func holdsNothing(want []WantedUsage, seen *Seen) bool {
+	return slices.ContainsFunc(want, func(w WantedUsage) bool {
+		u := seen.Usage[w.UsageKey]
+		return w.Make && u != nil && !u.Template && u.Generation > 0 && u.Granted == u.Returned
+	})
+}
+
 // writesOf is what the decisions changed.
 func writesOf(l *allocation.Locked) Writes {
 	var w Writes

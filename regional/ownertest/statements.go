@@ -253,7 +253,7 @@ func testStatementsComplete(o *owner) {
 func testCall(o *owner) {
 	answer := o.answer()
 	answer.Config = 7
-	answer.Shares = []allocation.ShareGrant{o.grant("ladder", 1, 100, 100), o.grant("low", 1, 100, 100), o.grant("much", 1, 100, 100)}
+	answer.Shares = []allocation.ShareGrant{o.grant("ladder", 1, 100, 100), o.grant("low", 1, 100, 100), o.grant("much", 1, 100, 100), o.grant("a-nothing", 1, 0, 0), o.grant("unasked", 1, 0, 0)}
 	limit := int64(100)
 	answer.Budgets = []allocation.ConfiguredBudget{{Version: 1, Number: 7, Budget: allocation.Budget{
 		Name: "ladder", Unit: "requests", Limit: &limit, Window: allocation.Window{Every: allocation.Minute},
@@ -262,6 +262,7 @@ func testCall(o *owner) {
 	}}}
 	o.apply(answer)
 	running := int(o.now()-o.first) / 60
+	o.must(o.begin(o.w, o.want("none", o.key("a-nothing", running))).Commit(o.Context(), regional.Writes{}))
 	o.mustCharge(allocation.Spend, "one", 95, o.key("low", running))
 	o.mustCharge(allocation.Spend, "two", 50, o.key("much", running))
 	o.mustCharge(allocation.Spend, "five", 1, o.key("ladder", running))
@@ -274,7 +275,7 @@ func testCall(o *owner) {
 		o.Fatalf("%+v", call)
 	}
 	late := int(o.now()-o.first)/60 != running // the minute has changed meanwhile
-	if !late && !slices.Equal(call.Low, []string{"low", "ladder"}) {
+	if !late && !slices.Equal(call.Low, []string{"low", "ladder", "a-nothing"}) {
 		o.Fatalf("low %v", call.Low)
 	}
 	four := o.found("four")

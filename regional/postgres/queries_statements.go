@@ -92,14 +92,15 @@ where s.shard = t.shard and t.shard = any($1::smallint[]) and t.number <= s.numb
 	selectMarks = `
 select writer, count, value, ended is not null, vouched from tranche.writers where not former order by writer`
 
-	// Budgets whose running period has less than a tenth of its share left.
+	// Budgets whose running period has less than a tenth of its share left; last, those that hold nothing of it, such as what
+	// a former incarnation holds: whoever is refused there is to hear why.
 	selectLow = `
 select u.budget from tranche.usage as u
 left join tranche.budgets as b on b.budget = u.budget and not b.deleted
-where u.until > $1 and u.period <= $1 and not u.template and u.class = 'general'
+where u.until > $1 and u.period <= $1 and not u.template and u.class = 'general' and u.generation > 0
   and ((u.granted - u.returned - u.spent - u.reserved) * 10 < u.granted - u.returned
-       or b.declaration -> 'ladder' is not null)
-order by coalesce((u.granted - u.returned - u.spent - u.reserved)::float8 / nullif(u.granted - u.returned, 0), 0), u.budget
+       or u.granted = u.returned or b.declaration -> 'ladder' is not null)
+order by u.granted = u.returned, (u.granted - u.returned - u.spent - u.reserved)::float8 / greatest(u.granted - u.returned, 1), u.budget
 limit $2`
 
 	selectRegions = `

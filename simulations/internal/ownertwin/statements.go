@@ -276,7 +276,7 @@ func (t *tables) running(now allocation.Instant) []allocation.Usage {
 }
 
 // low names the budgets whose running period has less than a tenth of its share left, and those that have a ladder, the
-// emptiest first.
+// emptiest first, and then those that hold nothing of it.
 func (t *tables) low(now allocation.Instant) []string {
 	type left struct {
 		budget string
@@ -285,8 +285,13 @@ func (t *tables) low(now allocation.Instant) []string {
 	var list []left
 	for _, u := range t.running(now) {
 		held := u.Granted - u.Returned
-		if free := held - u.Spent - u.Reserved; u.Class == allocation.General && (free*10 < held || t.hasLadder(u.Budget)) {
-			list = append(list, left{u.Budget, float64(free) / float64(max(held, 1))})
+		free := held - u.Spent - u.Reserved
+		switch {
+		case u.Class != allocation.General || u.Generation == 0:
+		case held == 0:
+			list = append(list, left{u.Budget, 2})
+		case free*10 < held || t.hasLadder(u.Budget):
+			list = append(list, left{u.Budget, float64(free) / float64(held)})
 		}
 	}
 	slices.SortFunc(list, func(a, b left) int {
