@@ -70,12 +70,14 @@ type Committer struct {
 	known   Item      // own mark as the store is known to hold it; revision 0 before the first transaction
 	heldAt  time.Time // start of the latest transaction that found the mark in place
 
-	mu      sync.Mutex // never held across a call of the store
-	writer  string     // only Run changes it
-	mark    allocation.Mark
-	lost    error // ErrHistoryLost or errMarkExpired; Renew begins anew after the first
-	trusted bool  // see Trust
-	life    int
+	mu     sync.Mutex // never held across a call of the store
+	writer string     // only Run changes it
+	mark   allocation.Mark
+	lost   error // ErrHistoryLost or errMarkExpired; Renew begins anew after the first
+
+	lostDetail string // what is missing, for a person
+	trusted    bool   // see Trust
+	life       int
 
 	sweep sweeper
 }
@@ -126,10 +128,12 @@ func (c *Committer) Lost() bool { return errors.Is(c.ended(), ErrHistoryLost) }
 
 // LostDetail says what was expected and what was found instead; empty while nothing is lost.
 func (c *Committer) LostDetail() string {
-	if err := c.ended(); errors.Is(err, ErrHistoryLost) {
-		return err.Error()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !errors.Is(c.lost, ErrHistoryLost) {
+		return ""
 	}
-	return ""
+	return c.lostDetail
 }
 
 func (c *Committer) ended() error {

@@ -60,7 +60,8 @@ func (c *Committer) hold(mark Item, revision int64, started time.Time) {
 // lose ends this writer for good: the store holds something else where its own last write was.
 func (c *Committer) lose(found Item) {
 	away := c.runtime.Now().Round(0).Sub(c.heldAt) // by the wall clock: a machine that slept counts the time
-	err := fmt.Errorf("%w: writer %s left %s, found %s", ErrHistoryLost, c.writer, describe(c.known), describe(found))
+	detail := missingMark(c.writer, c.markOf(c.known).Count, c.markOf(found).Count)
+	err := fmt.Errorf("%w: %s", ErrHistoryLost, detail)
 	// Half, because two clocks are never alike.
 	if found.Revision == 0 && away > markKept/2 {
 		err = fmt.Errorf("%w (not refreshed for %s)", errMarkExpired, away.Round(time.Minute))
@@ -68,7 +69,7 @@ func (c *Committer) lose(found Item) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lost == nil {
-		c.lost = err
+		c.lost, c.lostDetail = err, detail
 		if c.onLost != nil {
 			c.onLost()
 		}
@@ -76,11 +77,12 @@ func (c *Committer) lose(found Item) {
 	}
 }
 
-func describe(mark Item) string {
-	if mark.Revision == 0 {
-		return "no mark"
+// missingMark says what a coordinator misses, for a person.
+func missingMark(writer string, left, found int64) string {
+	if found == 0 {
+		return fmt.Sprintf("the last write of a coordinator is not there: its writer %s had left mark %d, and there is none", writer, left)
 	}
-	return fmt.Sprintf("%s at revision %d", mark.Value, mark.Revision)
+	return fmt.Sprintf("the last write of a coordinator is not there: its writer %s had left mark %d, and there is another mark %d", writer, left, found)
 }
 
 // takeMarkAway is done at an orderly end, as well as it goes: a mark that stays is swept later.

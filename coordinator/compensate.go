@@ -65,7 +65,7 @@ func (s *Service) compensate(ctx context.Context, who actor, q CompensateRequest
 		}
 		plan.act = "budget.compensate"
 		c.Version, c.Token = plan.next.Version, who.name
-		answer = CompensateAnswer{Compensation: c, DryRun: dry, Permits: plan.answer.Permits, Notes: append(compensateNotes(c), plan.answer.Warnings...)}
+		answer = CompensateAnswer{Compensation: c, DryRun: dry, Permits: s.compensated(plan, line), Notes: append(compensateNotes(c, line), plan.answer.Warnings...)}
 		if dry {
 			answer.ID = ""
 			return Change{}, nil
@@ -119,15 +119,52 @@ func (s *Service) planCompensation(line StrandedLine, q CompensateRequest) (Comp
 	return c, next, nil
 }
 
-func compensateNotes(c Compensation) []string {
+// compensated is what each region gets of a period. Where an incarnation is lost, its region has another one, which gets its
+// part as well: so it is what the present ones will hold of the running period, as the ledger will be.
+func (s *Service) compensated(plan budgetPlan, line StrandedLine) map[string]int64 {
+	if line.Cause != CauseLostHistory {
+		return plan.answer.Permits
+	}
+	for _, w := range plan.ledgers {
+		i, running := w.after.Periods.Find(s.instant())
+		if w.before == nil || !running {
+			continue
+		}
+		held := map[string]int64{}
+		for region := range plan.answer.Permits {
+			held[region] = 0
+		}
+		for _, a := range w.after.EntryAt(i).Allocations {
+			if current, ok := s.state.currentOf(a.Region); ok && current == a.Holder {
+				held[a.Region] += a.Held()
+			}
+		}
+		return held
+	}
+	return plan.answer.Permits
+}
+
+func compensateNotes(c Compensation, line StrandedLine) []string {
+	lost := line.Cause == CauseLostHistory
+	if !lost {
+		notes := []string{
+			fmt.Sprintf("until it is cancelled, at most %d may be spent of each period instead of %d: if region %s spends what it holds, all of it", c.After.Limit, c.Before.Limit, c.Region),
+			fmt.Sprintf("it is cancelled when region %s calls again; what was spent by then stays spent", c.Region),
+		}
+		if c.Until != allocation.Never {
+			notes = append(notes, fmt.Sprintf("or when the running term ends, at %s", c.Until))
+		}
+		return notes
+	}
 	notes := []string{
-		fmt.Sprintf("until it is cancelled, at most %d may be spent of each period instead of %d: if region %s spends what it holds, all of it", c.After.Limit, c.Before.Limit, c.Region),
-		fmt.Sprintf("it is cancelled when region %s calls again; what was spent by then stays spent", c.Region),
+		fmt.Sprintf("incarnation %s of region %s is lost: what it spent of the %d that are stranded nobody can say. If it spent all, %d are spent of the running period instead of %d",
+			c.Incarnation, c.Region, line.Stranded, c.After.Limit, c.Before.Limit),
+		fmt.Sprintf("what is granted is for the running period, and goes to whoever holds less than its part: region %s, which began anew, as well", c.Region),
 	}
 	if c.Until != allocation.Never {
-		notes = append(notes, fmt.Sprintf("or when the running term ends, at %s", c.Until))
+		return append(notes, fmt.Sprintf("no call cancels it: it ends with the running term, at %s, or when an operator cancels it; what was spent by then stays spent", c.Until))
 	}
-	return notes
+	return append(notes, "no call cancels it: it ends when an operator cancels it; what was spent by then stays spent")
 }
 
 // cancelCompensation is an operator's word.

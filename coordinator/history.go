@@ -145,7 +145,7 @@ func (d BudgetDocument) beforeHistory(now allocation.History) int64 {
 
 // freezeChange writes a new history. It is an act that stands in the audit with its reason.
 func (s *Service) freezeChange(who actor, next StandingDocument) Change {
-	s.log.Error("etcd lost history: everything is frozen until every region has stated what it holds", "why", next.Freeze.Why, "history", next.History.String())
+	s.log.Error("everything is frozen until every region has stated what it holds", "why", next.Freeze.Why, "history", next.History.String())
 	deployment := s.state.deployment.value
 	deployment.Config += lineGap * max(1, next.History.Number-s.state.descent().History.Number)
 	return Change{
@@ -157,7 +157,7 @@ func (s *Service) freezeChange(who actor, next StandingDocument) Change {
 // lostByEtcd answers a call that knows what etcd never had: with the new history, and nothing else.
 func (s *Service) lostByEtcd(ctx context.Context, from string, call allocation.SyncCall, v verdict) (allocation.SyncAnswer, error) {
 	s.metrics.refusals.Inc()
-	why := fmt.Sprintf("region %s: %s", call.Region, v.detail)
+	why := fmt.Sprintf("etcd lost history: region %s says so: %s", call.Region, v.detail)
 	clock := allocation.At(time.UnixMicro(call.Clock))
 	if err := s.freeze(ctx, nodeOf(call, from), why, v.under, call.History, clock); err != nil {
 		return allocation.SyncAnswer{}, err
@@ -179,7 +179,7 @@ func (s *Service) unheard(ctx context.Context, from string, call allocation.Sync
 		}
 		next, change := s.state.standing.value, Change{Reads: []Item{s.state.standing.item}}
 		if next.Freeze == nil {
-			next = s.newHistory(fmt.Sprintf("region %s: %s", r.name, v.detail), call.History, allocation.At(time.UnixMicro(call.Clock)))
+			next = s.newHistory(fmt.Sprintf("etcd lost history: region %s says so: %s", r.name, v.detail), call.History, allocation.At(time.UnixMicro(call.Clock)))
 			change = s.freezeChange(nodeOf(call, from), next)
 			change.Puts = change.Puts[1:]
 		}

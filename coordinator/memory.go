@@ -126,7 +126,7 @@ func (c *Committer) recall(ctx context.Context) (recollection, error) {
 	case now.Count == 0 && c.runtime.Now().Sub(r.At) > markKept/2:
 		// Another process may have swept it.
 	default:
-		found.lost = fmt.Sprintf("writer %s left mark %d, found %s", r.Writer, r.Left.Count, describe(item))
+		found.lost = missingMark(r.Writer, r.Left.Count, now.Count)
 	}
 	return found, nil
 }

@@ -46,7 +46,7 @@ type Status struct {
 	Above80       []BudgetUse        `json:"above_80_percent"`
 	Overcommitted []BudgetUse        `json:"overcommitted"`
 	Oldest        *OldestReservation `json:"oldest_reservation,omitempty"`
-	Frozen        *FrozenStatus      `json:"frozen,omitempty"` // etcd lost history; absent: it did not
+	Frozen        *FrozenStatus      `json:"frozen,omitempty"` // nothing is granted or opened; absent: all is well
 	Problems      []StatusProblem    `json:"problems"`
 }
 
@@ -69,7 +69,7 @@ func (s *Service) fillFrozen(st *Status, add addStatus) {
 	}
 	st.Frozen = &FrozenStatus{Since: d.Since, Why: d.Freeze.Why, Missing: s.state.awaited()}
 	add(SeverityCritical, "bring these regions back; one that is not registered any more must be registered again; see 'etcd restored' in deploy/docs/failures.md",
-		"nothing is granted and no term is opened since %s: etcd lost history (%s); regions that have yet to state what they hold: %s",
+		"nothing is granted and no term is opened since %s: %s; regions that have yet to state what they hold: %s",
 		d.Since.Format(timeForm), d.Freeze.Why, cmp.Or(strings.Join(st.Frozen.Missing, ", "), "none"))
 }
 
@@ -104,7 +104,8 @@ func (s *Service) status(ctx context.Context) (Status, error) {
 	}
 	st.Regions = s.regionsList().Regions
 	st.Stranded = map[string]int64{}
-	for unit, t := range s.stranded(StrandedFilter{}).Total {
+	report := s.stranded(StrandedFilter{})
+	for unit, t := range report.Total {
 		if t.Stranded > 0 {
 			st.Stranded[unit] = t.Stranded
 		}
@@ -136,7 +137,7 @@ func (s *Service) status(ctx context.Context) (Status, error) {
 	s.regionProblems(st.Regions, add)
 	if len(st.Stranded) > 0 {
 		for _, unit := range slices.Sorted(maps.Keys(st.Stranded)) {
-			add(SeverityWarning, "`tranche stranded list` shows them; they are free again when the region calls", "%d %s are stranded", st.Stranded[unit], unit)
+			add(SeverityWarning, "`tranche stranded list` shows them; "+StrandedNext(report.Lines), "%d %s are stranded", st.Stranded[unit], unit)
 		}
 	}
 	return st, nil

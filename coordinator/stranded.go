@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -265,10 +264,18 @@ func (s *Service) linesOf(budget string, at time.Time, choose func(allocation.Le
 		if line.Granted == line.Returned && line.Ahead == nil {
 			continue // it held something of periods that are over
 		}
-		line.Resolve = line.remedies()
+		line.Resolve = line.remedies(s.sealing(line.Region))
 		out = append(out, line)
 	}
 	return out
+}
+
+// sealing is the incarnation of a region that was ended to be sealed.
+func (s *Service) sealing(region string) string {
+	if r := s.state.regions[region]; r != nil && r.doc != nil {
+		return r.doc.value.Sealing
+	}
+	return ""
 }
 
 func (l *StrandedLine) ahead(sum allocation.Remainder, periods int, until allocation.Instant) {
@@ -305,29 +312,6 @@ func (s *Service) newLine(l allocation.Ledger, h allocation.Holder, st allocatio
 		line.LastContact, line.Since = &at, &at
 	}
 	return line
-}
-
-// remedies are what would resolve the line. Nothing else would: no time that passes moves a permit of a period that runs.
-func (l *StrandedLine) remedies() (out []StrandedRemedy) {
-	switch l.Cause {
-	case CauseUnreachable:
-		out = append(out, StrandedRemedy{How: ResolvedReturned, Text: fmt.Sprintf("region %s calls again: its statement says what it spent, and the line goes", l.Region)})
-	case CauseFrozen:
-		out = append(out, StrandedRemedy{How: ResolvedReturned, Text: fmt.Sprintf("region %s states under the new history what it holds", l.Region)})
-	}
-	out = append(out, StrandedRemedy{How: ResolvedSealed, Text: "a seal, read from the recorded home of this incarnation: its remainder is granted again"})
-	end := l.Period.End
-	if l.Ahead != nil {
-		end = l.Ahead.Until
-	}
-	if end == allocation.Never {
-		return out
-	}
-	text := fmt.Sprintf("the period ends at %s; what was not spent by then is lost to everybody", l.Period.End)
-	if l.Ahead != nil {
-		text = fmt.Sprintf("the running period ends at %s, and the last that it holds at %s; what was not spent by then is lost to everybody", l.Period.End, end)
-	}
-	return append(out, StrandedRemedy{How: ResolvedPeriodEnd, At: &end, Text: text})
 }
 
 // elsewhere tells a region what is left outside it of the budgets that it names as low, in their running periods.

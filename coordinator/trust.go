@@ -31,6 +31,9 @@ type VouchDocument struct {
 	At time.Time `json:"at"`
 }
 
+// coldStart is why all is frozen although nobody knows of a loss.
+const coldStart = "no coordinator that runs remembers what it wrote (a cold start), so nobody knows whether etcd went back"
+
 // errNotSure: this replica does not know yet whether etcd went back before it started.
 var errNotSure = problem(http.StatusServiceUnavailable, CodeUnavailable, "the coordinator makes sure that etcd did not go back", "try again in a moment")
 
@@ -153,7 +156,7 @@ func (s *Service) makeSureOnce(ctx context.Context, lost string, known allocatio
 	s.state.mu.Unlock()
 	switch {
 	case lost != "" && history.Number <= known.Number:
-		if err := s.freezeAsNew(ctx, "the coordinator's own last write is not there: "+lost, history, known); err != nil {
+		if err := s.freezeAsNew(ctx, "etcd lost history, or was replaced: "+lost, history, known); err != nil {
 			return err
 		}
 	case lost == "" && empty:
@@ -204,7 +207,7 @@ func (s *Service) askOthers(ctx context.Context, history allocation.History) err
 		return ctx.Err()
 	}
 	if !answered {
-		if err := s.freezeAsNew(ctx, "a cold start that nobody vouches for", history, allocation.History{}); err != nil {
+		if err := s.freezeAsNew(ctx, coldStart, history, allocation.History{}); err != nil {
 			return err
 		}
 	}

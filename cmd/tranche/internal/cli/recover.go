@@ -112,7 +112,7 @@ func diagnoseFreeze(h coordinator.HistoryAnswer) []finding {
 		return nil
 	}
 	f := finding{
-		What:  "everything is frozen, because etcd lost history: " + h.Freeze.Why,
+		What:  "everything is frozen: " + h.Freeze.Why,
 		Means: "regions go on from what they hold; nothing is granted, and no term is opened, until every region has stated what it holds",
 		Do:    "bring back the regions that are missing; register again those that etcd lost; give up only one that will never come back",
 	}

@@ -109,7 +109,7 @@ func (a *App) seal(ctx context.Context, client *api.Client, name string, databas
 func toSeal(s coordinator.Status, r coordinator.RegionAnswer) (string, error) {
 	switch {
 	case s.Frozen != nil:
-		return "", fmt.Errorf("everything is frozen since %s, because etcd lost history: wait until every region has stated; `tranche status` says which are missing", s.Frozen.Since.UTC().Format(time.RFC3339))
+		return "", fmt.Errorf("everything is frozen since %s (%s): wait until every region has stated; `tranche status` says which are missing", s.Frozen.Since.UTC().Format(time.RFC3339), s.Frozen.Why)
 	case r.Incarnation == "" && r.Sealing == "":
 		return "", fmt.Errorf("region %s has no incarnation: it holds nothing, and there is nothing to seal", r.Region)
 	case r.Incarnation != "" && r.InContact:

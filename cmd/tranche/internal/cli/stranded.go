@@ -63,7 +63,8 @@ func (a *App) listStrandedCommand() *cobra.Command {
 		Long: `List what regions hold, unspent and unreturned as they last stated, that have not called for a while, that lost
 their history, or that have yet to state under a new one.
 
-Nobody else may use these permits: the region may be spending them right now. They are free again when it calls.`,
+Nobody else may use these permits: the region may be spending them right now. They are free again when it calls. Those of an
+incarnation that lost its history are not: they end with their periods.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			report, err := a.strandedReport(c, q)
 			if err != nil {
@@ -123,9 +124,9 @@ func (a *App) showStranded(r coordinator.StrandedReport) {
 		if l.Compensated != nil {
 			cause += ", compensated"
 		}
-		rows = append(rows, []any{l.Region, l.Budget, l.Period.Start.String(), l.Generation.String(), known(l.Stranded, l.Unseen), l.Exposed, ahead, a.ago(l.StatedAt), cause})
+		rows = append(rows, []any{l.Region, l.Incarnation, l.Budget, l.Period.Start.String(), l.Generation.String(), known(l.Stranded, l.Unseen), l.Exposed, ahead, a.ago(l.StatedAt), cause})
 	}
-	a.table([]string{"region", "budget", "period", "generation", "stranded", "exposed", "ahead", "stated", "cause"}, rows)
+	a.table([]string{"region", "incarnation", "budget", "period", "generation", "stranded", "exposed", "ahead", "stated", "cause"}, rows)
 	for _, unit := range slices.Sorted(maps.Keys(r.Total)) {
 		t := r.Total[unit]
 		if t.Stranded > 0 || t.Unseen > 0 {
@@ -141,7 +142,7 @@ func (a *App) showStranded(r coordinator.StrandedReport) {
 	if r.More > 0 {
 		a.printf("%s; the totals count all\n", counted(r.More, "more line"))
 	}
-	a.printf("they are free again when the region calls; until then only that region can spend them\n")
+	a.printf("%s\n", coordinator.StrandedNext(r.Lines))
 }
 
 // showStrandedLine is all that is known of one line.
@@ -162,7 +163,8 @@ func (a *App) showStrandedLine(l coordinator.StrandedLine) {
 		a.printf("  written off until %s by %s: %s\n", w.Through, w.By, w.Reason)
 	}
 	if c := l.Compensated; c != nil {
-		a.printf("  compensated: the limit is %d instead of %d, until %s or until the region calls\n", c.After.Limit, c.Before.Limit, c.Until)
+		a.printf("  compensated: the limit is %d instead of %d, until %s%s\n", c.After.Limit, c.Before.Limit, c.Until,
+			yes(l.Cause != coordinator.CauseLostHistory, " or until the region calls"))
 	}
 	for _, r := range l.Resolve {
 		a.printf("  resolved if %s\n", r.Text)
