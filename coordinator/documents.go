@@ -37,6 +37,8 @@ type BudgetDocument struct {
 	Under allocation.History `json:"under,omitzero"`
 	// Before is the version that etcd had when that history began: later ones that regions know were made in what was lost.
 	Before int64 `json:"before,omitempty"`
+	// LostVersion is the latest version that a region knew, and etcd lost, until the budget is declared again.
+	LostVersion int64 `json:"lost_version,omitempty"`
 	// Lost: etcd lost the declaration, and knows only from a region that there is such a budget. Its ledgers stand as they
 	// are until it is declared again; nobody is told of it, so the regions go on as it was declared to them.
 	Lost          bool               `json:"lost,omitempty"`

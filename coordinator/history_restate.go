@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"tranche/allocation"
 )
@@ -195,7 +196,7 @@ func (s *Service) restateBudget(w *restating, held allocation.Share) {
 	switch {
 	case held.Version <= known:
 	case b.next.Lost:
-		b.next.Version = held.Version
+		b.next.Version = held.Version // see lostChanges, which names it
 	default:
 		ours := allocation.ConfiguredBudget{Budget: b.next.Budget, Version: b.next.Version, Deleted: b.next.Deleted}
 		theirs := ours
@@ -206,7 +207,7 @@ func (s *Service) restateBudget(w *restating, held allocation.Share) {
 		}
 		w.config++
 		b.next.Budget, b.next.Version, b.next.Number, b.next.Changed = both.Budget, version, w.config, s.now().UTC()
-		b.next.Under, b.next.Before = now, known
+		b.next.Under, b.next.Before, b.next.LostVersion = now, known, max(b.next.LostVersion, held.Version)
 	}
 }
 
@@ -223,7 +224,7 @@ func (s *Service) writeRestated(w *restating) Change {
 		next := d.value
 		next.Config = w.config
 		w.change.Reads, w.change.Puts = append(w.change.Reads, d.item), append(w.change.Puts, put(deploymentKey, next))
-		s.log.Warn("etcd lost versions of budgets: the lower limits count", "history", s.state.descent().History.String())
+		s.log.Warn("etcd lost versions of budgets: the lower limits count", "budgets", strings.Join(slices.Sorted(maps.Keys(w.budgets)), ", "), "history", s.state.descent().History.String())
 	}
 	s.state.onStanding(&w.change)
 	return w.change

@@ -46,7 +46,8 @@ type Status struct {
 	Above80       []BudgetUse        `json:"above_80_percent"`
 	Overcommitted []BudgetUse        `json:"overcommitted"`
 	Oldest        *OldestReservation `json:"oldest_reservation,omitempty"`
-	Frozen        *FrozenStatus      `json:"frozen,omitempty"` // nothing is granted or opened; absent: all is well
+	Frozen        *FrozenStatus      `json:"frozen,omitempty"`       // nothing is granted or opened; absent: all is well
+	LostChanges   []LostChange       `json:"lost_changes,omitempty"` // of budgets, that regions know of and etcd lost
 	Problems      []StatusProblem    `json:"problems"`
 }
 
@@ -153,6 +154,7 @@ func (s *Service) fillStatus(st *Status, add addStatus) {
 		st.Deployment, st.History, st.Config = d.value.ID, d.value.History, d.value.Config
 	}
 	s.fillFrozen(st, add)
+	s.fillLost(st, add)
 	st.Revision, st.Budgets, st.Ledgers = s.state.revision, s.state.liveBudgets(), len(s.state.ledgers)
 	st.Behind, st.Conserved = s.state.countBehind(s.instant()), len(s.state.broken) == 0
 	for i, ref := range sortedRefs(s.state.broken, nil) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -296,10 +297,10 @@ func (a *App) showShares(s coordinator.SharesAnswer, all bool) {
 		var rows [][]any
 		for _, r := range t.Regions {
 			rows = append(rows, []any{
-				r.Region, r.Granted, r.Returned, r.Target, r.Spent, r.Reserved, r.Spendable, a.ago(r.StatedAt) + yes(!r.InContact, ", not in contact"),
+				r.Region, r.Granted, r.Returned, r.Target, r.Spent, r.Reserved, r.Spendable, a.ago(r.StatedAt) + yes(!r.InContact, ", not in contact"), cmp.Or(r.Incarnation, "-"),
 			})
 		}
-		a.table([]string{"region", "granted", "returned", "target", "spent", "reserved", "spendable", "stated"}, rows)
+		a.table([]string{"region", "granted", "returned", "target", "spent", "reserved", "spendable", "stated", "incarnation"}, rows)
 	}
 	if more := len(s.Terms) - shown; more > 0 {
 		a.printf("%s open, through %s; --all shows them\n", plural(more, "more term is", "more terms are"), s.OpenedThrough)

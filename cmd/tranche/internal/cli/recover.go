@@ -97,6 +97,7 @@ func diagnose(s coordinator.Status, h coordinator.HistoryAnswer, r coordinator.S
 			found = append(found, f)
 		}
 	}
+	found = append(found, diagnoseChanges(s)...)
 	found = append(found, diagnoseLost(r)...)
 	for _, p := range s.Problems {
 		// What etcd and the ledgers suffer from is no matter of these commands, but comes before all of them.
@@ -167,37 +168,70 @@ func diagnoseRegion(r coordinator.RegionAnswer, frozen bool, report coordinator.
 func silentRegion(r coordinator.RegionAnswer, report coordinator.StrandedReport) finding {
 	f := finding{
 		What:  fmt.Sprintf("region %s has not called for %s", r.Region, spanMillis(r.ContactAgeMillis)),
-		Means: "it may go on alone, and spend what it holds: nobody else may. " + strandedIn(report, func(l coordinator.StrandedLine) bool { return l.Region == r.Region }),
+		Means: "it may go on alone, and spend what it holds: nobody else may. " + strandedIn(report, func(l coordinator.StrandedLine) bool { return l.Region == r.Region && l.Cause != coordinator.CauseLostHistory && open(l) }),
 		Do: "mend the link, or start its nodes. If its nodes are gone and its database answers, seal it. If more is needed elsewhere meanwhile, " +
 			"raise a limit by what is stranded",
 		Commands: []string{"tranche whatif --lose " + r.Region, "tranche regions seal " + r.Region + " --postgres-url URL"},
 	}
 	for _, l := range report.Lines {
-		if l.Region == r.Region && l.Stranded > 0 && l.Compensated == nil && len(f.Commands) < 2+mostNamed {
+		if l.Region == r.Region && open(l) && l.Compensated == nil && l.Cause != coordinator.CauseLostHistory && len(f.Commands) < 2+mostNamed {
 			f.Commands = append(f.Commands, fmt.Sprintf("tranche budgets compensate %s --region %s", shellWord(l.Budget), r.Region))
 		}
 	}
 	return f
 }
 
-// diagnoseLost tells of what no command brings back.
-func diagnoseLost(report coordinator.StrandedReport) []finding {
-	lost := func(l coordinator.StrandedLine) bool {
-		return l.Cause == coordinator.CauseLostHistory && l.Stranded > 0 && l.WrittenOff == nil
-	}
-	i := slices.IndexFunc(report.Lines, lost)
-	if i < 0 {
+// open says whether a line holds permits that nobody has written off.
+func open(l coordinator.StrandedLine) bool { return l.Stranded > 0 && l.WrittenOff == nil }
+
+// diagnoseChanges names what etcd lost of budgets, as far as regions know.
+func diagnoseChanges(s coordinator.Status) []finding {
+	if len(s.LostChanges) == 0 {
 		return nil
 	}
-	l := report.Lines[i]
-	return []finding{{
-		What:  "incarnations that were replaced hold permits: " + strandedIn(report, lost),
-		Means: "nobody can say any more what they spent of it; it is free when its periods end, and no command frees it before",
-		Do:    "raise a limit if it is needed, or write it off, so that it is no longer reported",
-		Commands: []string{
-			"tranche stranded list --detail", fmt.Sprintf("tranche stranded write-off --budget %s --region %s --incarnation %s", shellWord(l.Budget), l.Region, l.Incarnation),
-		},
-	}}
+	f := finding{
+		What:  fmt.Sprintf("etcd lost changes of %s that regions know of", counted(len(s.LostChanges), "budget")),
+		Means: "the lower of both limits counts; a budget whose declaration is lost goes on in the regions as they know it, and no term of it is opened",
+		Do:    "declare them again from your files; what else was changed in what etcd lost nobody knows, so apply all of them",
+	}
+	for _, c := range s.LostChanges[:min(mostNamed, len(s.LostChanges))] {
+		f.What += fmt.Sprintf("; %s: version %d", c.Budget, c.Version)
+		if c.Had > 0 {
+			f.What += fmt.Sprintf(", and etcd had %d", c.Had)
+		}
+	}
+	if more := len(s.LostChanges) - mostNamed; more > 0 {
+		f.What += fmt.Sprintf("; and %d more", more)
+	}
+	f.Commands = []string{"tranche budgets apply FOLDER"}
+	return []finding{f}
+}
+
+// diagnoseLost tells of what no command brings back.
+func diagnoseLost(report coordinator.StrandedReport) []finding {
+	lost := func(l coordinator.StrandedLine) bool { return l.Cause == coordinator.CauseLostHistory && open(l) }
+	f := finding{
+		What:     "incarnations that were replaced hold permits: " + strandedIn(report, lost),
+		Means:    "nobody can say any more what they spent of it; it ends with its periods, and no command frees it before",
+		Do:       "raise a limit if it is needed, or write it off, so that it is no longer reported",
+		Commands: []string{"tranche stranded list --detail"},
+	}
+	lines := 0
+	for _, l := range report.Lines {
+		if !lost(l) {
+			continue
+		}
+		if lines++; lines <= mostNamed {
+			f.Commands = append(f.Commands, fmt.Sprintf("tranche stranded write-off --budget %s --region %s --incarnation %s", shellWord(l.Budget), l.Region, l.Incarnation))
+		}
+	}
+	if lines == 0 {
+		return nil
+	}
+	if lines > mostNamed {
+		f.Do += fmt.Sprintf(": each of %d budgets and incarnations, of which %d are named here", lines, mostNamed)
+	}
+	return []finding{f}
 }
 
 // strandedIn adds up lines, by unit.

@@ -124,9 +124,9 @@ func (a *App) showStranded(r coordinator.StrandedReport) {
 		if l.Compensated != nil {
 			cause += ", compensated"
 		}
-		rows = append(rows, []any{l.Region, l.Incarnation, l.Budget, l.Period.Start.String(), l.Generation.String(), known(l.Stranded, l.Unseen), l.Exposed, ahead, a.ago(l.StatedAt), cause})
+		rows = append(rows, []any{l.Region, l.Budget, l.Period.Start.String(), l.Generation.String(), known(l.Stranded, l.Unseen), l.Exposed, ahead, a.ago(l.StatedAt), cause, l.Incarnation})
 	}
-	a.table([]string{"region", "incarnation", "budget", "period", "generation", "stranded", "exposed", "ahead", "stated", "cause"}, rows)
+	a.table([]string{"region", "budget", "period", "generation", "stranded", "exposed", "ahead", "stated", "cause", "incarnation"}, rows)
 	for _, unit := range slices.Sorted(maps.Keys(r.Total)) {
 		t := r.Total[unit]
 		if t.Stranded > 0 || t.Unseen > 0 {

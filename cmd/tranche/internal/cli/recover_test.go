@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+
+	"tranche/coordinator"
+)
+
+func strandedLine(region, budget, cause string, units int64) coordinator.StrandedLine {
+	l := coordinator.StrandedLine{Region: region, Incarnation: "of-" + budget, Budget: budget, Unit: "requests", Cause: cause}
+	l.Stranded = units
+	return l
+}
+
+// What is written off counts as spent: told again, an operator would compensate it, or write it off, twice.
+func TestRecoverLeavesOutWhatIsWrittenOff(t *testing.T) {
+	written := strandedLine("us-east", "ended", coordinator.CauseLostHistory, 100)
+	written.WrittenOff = &coordinator.WriteOff{}
+	silent := strandedLine("us-east", "silent", coordinator.CauseUnreachable, 7)
+	silentWritten := strandedLine("us-east", "silent-ended", coordinator.CauseUnreachable, 50)
+	silentWritten.WrittenOff = &coordinator.WriteOff{}
+	r := coordinator.StrandedReport{Lines: []coordinator.StrandedLine{
+		written, strandedLine("us-east", "a", coordinator.CauseLostHistory, 1), strandedLine("us-east", "b", coordinator.CauseLostHistory, 2),
+		strandedLine("us-east", "c", coordinator.CauseLostHistory, 3), strandedLine("us-east", "d", coordinator.CauseLostHistory, 4), silent, silentWritten,
+	}}
+	found := diagnose(coordinator.Status{
+		Regions:     []coordinator.RegionAnswer{{Region: "us-east", Incarnation: "now"}},
+		LostChanges: []coordinator.LostChange{{Budget: "a", Version: 3, Had: 2}},
+	}, coordinator.HistoryAnswer{}, r)
+	text := ""
+	for _, f := range found {
+		text += f.What + "\n" + f.Means + "\n" + f.Do + "\n" + strings.Join(f.Commands, "\n") + "\n"
+	}
+	for _, want := range []string{
+		"hold permits: 10 requests", "write-off --budget a ", "write-off --budget b ", "write-off --budget c ", "each of 4 budgets", "nobody else may. 7 requests stranded",
+		"compensate silent --region us-east", "a: version 3, and etcd had 2",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("it does not say %q:\n%s", want, text)
+		}
+	}
+	for _, never := range []string{"ended", "compensate a ", "write-off --budget d "} {
+		if strings.Contains(text, never) {
+			t.Errorf("it says %q:\n%s", never, text)
+		}
+	}
+	if found := diagnose(coordinator.Status{}, coordinator.HistoryAnswer{}, coordinator.StrandedReport{Lines: []coordinator.StrandedLine{written}}); len(found) > 0 {
+		t.Errorf("all is written off, and it says %+v", found)
+	}
+}
