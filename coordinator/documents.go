@@ -114,6 +114,7 @@ type Contact struct {
 	Config            int64              `json:"config"`                   // that the owner had stored
 	Documents         int64              `json:"documents,omitempty"`      // the configuration number through which it had stored documents
 	History           allocation.History `json:"history,omitzero"`         // of etcd, that the owner had stored
+	Regions           []string           `json:"regions,omitempty"`        // that it knows of
 	Marks             []allocation.Mark  `json:"marks,omitempty"`          // of the owner's writers, the newest of each
 	Ended             []string           `json:"ended,omitempty"`          // writers that are forgotten; the latest maxEnded
 	Nodes             []NodeSeen         `json:"nodes,omitempty"`

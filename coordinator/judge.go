@@ -210,8 +210,8 @@ func contactOf(before Contact, call allocation.SyncCall, arrived time.Time) Cont
 	c := Contact{
 		Format: documentFormat, Region: call.Region, Incarnation: call.Incarnation, Heard: heard, At: arrived.UTC(),
 		SkewMicros: call.Clock - arrived.UnixMicro(), ClosedBefore: call.ClosedBefore, Config: call.Config, History: call.History, Marks: call.Marks,
-		Documents: call.DocumentsThrough,
-		Stopped:   call.Stopped, OpenReservations: call.OpenReservations, OldestReservation: call.OldestReservation,
+		Documents: call.DocumentsThrough, Regions: call.Regions,
+		Stopped: call.Stopped, OpenReservations: call.OpenReservations, OldestReservation: call.OldestReservation,
 	}
 	c.Marks = mergeMarks(before.Marks, call.Marks, before.Ended)
 	if call.Node != "" {

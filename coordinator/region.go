@@ -144,6 +144,7 @@ func (r *region) forget(ref allocation.ShareRef) {
 func (s *state) enterRegion(e Event) error {
 	r := s.region(keyName(e.Key))
 	before, _ := r.holder()
+	known := r.doc != nil
 	r.doc, r.tomb = nil, nil
 	err := enter(e, func(d *doc[RegionDocument]) {
 		if d.value.Removed != nil {
@@ -155,7 +156,9 @@ func (s *state) enterRegion(e Event) error {
 	if after, _ := r.holder(); after != before {
 		s.lookAll()
 	}
-	r.wakeUp()
+	if r.wakeUp(); !known && r.doc != nil {
+		s.tellNames()
+	}
 	return err
 }
 

@@ -24,6 +24,7 @@ type RegionAnswer struct {
 	Region        string          `json:"region"`
 	Registered    time.Time       `json:"registered"`
 	Draining      bool            `json:"draining"`
+	Unannounced   bool            `json:"unannounced,omitempty"` // no other region has said that it knows of it: it is granted nothing before
 	Incarnation   string          `json:"incarnation,omitempty"` // empty: it has not called yet, or was ended
 	Sealing       string          `json:"sealing,omitempty"`     // the incarnation that was ended to be sealed
 	Home          allocation.Home `json:"home,omitzero"`
@@ -174,7 +175,7 @@ func (s *Service) listRegions() []RegionAnswer {
 func (s *Service) answerRegion(r *region) RegionAnswer {
 	now, d, c := s.now(), r.doc.value, r.contact
 	a := RegionAnswer{
-		Region: r.name, Registered: d.Registered, Draining: d.Draining, Incarnation: d.Incarnation, Sealing: d.Sealing, Home: d.Home, Contradiction: d.Contradiction, Handover: d.Handover,
+		Region: r.name, Registered: d.Registered, Draining: d.Draining, Incarnation: d.Incarnation, Sealing: d.Sealing, Home: d.Home, Contradiction: d.Contradiction, Handover: d.Handover, Unannounced: s.state.unannounced(r),
 		Nodes: calledLately(c.Nodes, now), SkewMillis: c.SkewMicros / 1000, Config: c.Config, History: c.History, Stopped: c.Stopped, OpenReservations: c.OpenReservations,
 		Waiting: r.queue.len(),
 	}

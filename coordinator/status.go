@@ -244,6 +244,10 @@ func (s *Service) regionProblems(regions []RegionAnswer, add addStatus) {
 			add(SeverityNote, "start a node of it with its token", "region %s has not called yet", r.Region)
 			continue
 		}
+		if r.Unannounced {
+			add(SeverityWarning, "bring back one of the regions that were there before it, or remove those that are gone for good",
+				"region %s is granted nothing before another region has said that it knows of it", r.Region)
+		}
 		if r.Handover != nil {
 			add(SeverityWarning, "go on with it, or call it off: `tranche regions handover "+r.Region+"`", "%s", r.Handover.text(r.Region))
 			continue

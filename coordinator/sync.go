@@ -82,6 +82,8 @@ func (s *Service) syncFrom(ctx context.Context, from string, call allocation.Syn
 		return s.refuse(ctx, from, call, v)
 	case v.claim != allocation.ClaimFits:
 		return s.giveIncarnation(ctx, from, call)
+	case !v.confirmed && !s.awaitAnnounced(ctx, call):
+		return s.notYet(call), nil
 	case !v.confirmed:
 		if err := s.confirm(ctx, from, call); err != nil {
 			return allocation.SyncAnswer{}, err
@@ -219,8 +221,8 @@ func (s *Service) answer(call allocation.SyncCall, acks []allocation.ShardAck, e
 	}
 	a = s.baseAnswer(r)
 	a.Acknowledged, a.EndedAcknowledged = acks, ended
-	// A region that does not know of the freeze must hear of it, to state what it holds.
-	urgent = a.History != call.History
+	// A region that does not know of the freeze must hear of it, to state what it holds; and of another region, to name it.
+	urgent = a.History != call.History || len(newNames(call.Regions, a.Regions)) > 0
 	if !a.Frozen {
 		urgent = s.addShares(r, &a) || urgent
 	}

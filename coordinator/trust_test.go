@@ -213,7 +213,7 @@ func TestAskedIsNotTrusted(t *testing.T) {
 	if n := w.freezes(r); n != 1 {
 		t.Errorf("%d freezes: a mark of a process that had found out nothing is proof", n)
 	}
-	if why := string(w.acts(r, "history.freeze")[0].New); !strings.Contains(why, "nobody vouches for") {
+	if why := string(w.acts(r, "history.freeze")[0].New); !strings.Contains(why, "a cold start") {
 		t.Errorf("the audit says %s", why)
 	}
 }

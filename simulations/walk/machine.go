@@ -143,15 +143,20 @@ func (m *machine) members(w *world) allocation.Members {
 	return out
 }
 
-// announced says whether all other regions have said that they know of r: one of them can then tell an etcd that went
-// back to before r was registered.
+// announced says whether another region that has an incarnation has said that it knows of r: it can then tell an etcd that
+// went back to before r was registered. The first one needs nobody.
 func (m *machine) announced(w *world, r int) bool {
+	earlier := false
 	for o := range regions {
-		if o != r && w.etcd.registered&(1<<o) != 0 && w.etcd.regions[o].known&(1<<r) == 0 {
-			return false
+		if o == r || w.etcd.registered&(1<<o) == 0 || !w.etcd.regions[o].residence.Confirmed {
+			continue
 		}
+		if w.etcd.regions[o].known&(1<<r) != 0 {
+			return true
+		}
+		earlier = true
 	}
-	return true
+	return !earlier
 }
 
 // weighed is the budget with other weights.
