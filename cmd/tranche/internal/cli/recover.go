@@ -167,8 +167,10 @@ func diagnoseRegion(r coordinator.RegionAnswer, frozen bool, report coordinator.
 
 func silentRegion(r coordinator.RegionAnswer, report coordinator.StrandedReport) finding {
 	f := finding{
-		What:  fmt.Sprintf("region %s has not called for %s", r.Region, spanMillis(r.ContactAgeMillis)),
-		Means: "it may go on alone, and spend what it holds: nobody else may. " + strandedIn(report, func(l coordinator.StrandedLine) bool { return l.Region == r.Region && l.Cause != coordinator.CauseLostHistory && open(l) }),
+		What: fmt.Sprintf("region %s has not called for %s", r.Region, spanMillis(r.ContactAgeMillis)),
+		Means: "it may go on alone, and spend what it holds: nobody else may. " + strandedIn(report, func(l coordinator.StrandedLine) bool {
+			return l.Region == r.Region && l.Cause != coordinator.CauseLostHistory && open(l)
+		}),
 		Do: "mend the link, or start its nodes. If its nodes are gone and its database answers, seal it. If more is needed elsewhere meanwhile, " +
 			"raise a limit by what is stranded",
 		Commands: []string{"tranche whatif --lose " + r.Region, "tranche regions seal " + r.Region + " --postgres-url URL"},
