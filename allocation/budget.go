@@ -63,6 +63,10 @@ type Budget struct {
 	Protected int64 `json:"protected,omitempty" yaml:"protected,omitempty"`
 	// Match are the labels that a request must carry for the budget to apply; none: it applies to all.
 	Match map[string]string `json:"match,omitempty" yaml:"match,omitempty"`
+	// InsteadOf is a budget that this one stands in for: a request that this one applies to is not charged to that one.
+	InsteadOf string `json:"instead_of,omitempty" yaml:"instead_of,omitempty"`
+	// Counted says whose the limit is, as CountedBy does: a reader's aid that must be right. Empty: what CountedBy says.
+	Counted string `json:"counted,omitempty" yaml:"counted,omitempty"`
 	// MissingLabel says what becomes of a request without a template's label: "refuse" or "unchecked".
 	MissingLabel string `json:"missing_label,omitempty" yaml:"missing_label,omitempty"`
 	Allocation   Policy `json:"allocation" yaml:"allocation"`

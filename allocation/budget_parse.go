@@ -144,6 +144,8 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 		}),
 		"match":         r.entries(func(key string) readField { return r.entry(&b.Match, key) }),
 		"missing_label": r.text(&b.MissingLabel),
+		"instead_of":    r.text(&b.InsteadOf),
+		"counted":       r.text(&b.Counted),
 		"allocation": r.object(map[string]readField{
 			"policy": r.text(&b.Allocation.Policy),
 			"weights": r.entries(func(key string) readField {

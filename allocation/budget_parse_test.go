@@ -13,7 +13,7 @@ import (
 const budgetJSON = `{
 	"budget": "acme/{tier}/{caller}", "unit": "usd_micros", "limit": 9007199254740992,
 	"window": {"calendar": "month", "zone": "Europe/Berlin"},
-	"match": {"tenant": "acme", "route": "/v1/chat"}, "missing_label": "unchecked",
+	"match": {"tenant": "acme", "route": "/v1/chat"}, "missing_label": "unchecked", "instead_of": "{tier}/{caller}", "counted": "each tier and caller",
 	"allocation": {"policy": "home", "region_from": "tier"},
 	"runs_alone_for": "3d", "max_instances": 1000, "admission_id": "generated", "on_lapse": "release",
 	"longest_reservation": "90s", "on_exhausted": 402, "max_evidence_age": "1m30s", "on_stale_evidence": "admit", "wait_for_share": "2s",
@@ -25,9 +25,9 @@ func TestParseBudgetReadsEveryField(t *testing.T) {
 	got, err := ParseBudget([]byte(budgetJSON))
 	want := Budget{
 		Name: "acme/{tier}/{caller}", Unit: "usd_micros", Limit: units(MaxUnits),
-		Window:       Window{Calendar: "month", Zone: "Europe/Berlin"},
-		Match:        map[string]string{"tenant": "acme", "route": "/v1/chat"},
-		MissingLabel: MissingLabelUnchecked, Allocation: Policy{Policy: PolicyHome, RegionFrom: "tier"},
+		Window:    Window{Calendar: "month", Zone: "Europe/Berlin"},
+		Match:     map[string]string{"tenant": "acme", "route": "/v1/chat"},
+		InsteadOf: "{tier}/{caller}", Counted: "each tier and caller", MissingLabel: MissingLabelUnchecked, Allocation: Policy{Policy: PolicyHome, RegionFrom: "tier"},
 		RunsAloneFor: 3 * Day, MaxInstances: 1000, AdmissionID: AdmissionIDGenerated, OnLapse: OnLapseRelease,
 		LongestReservation: 90, OnExhausted: 402, MaxEvidenceAge: 90, OnStaleEvidence: OnStaleAdmit, WaitForShare: 2,
 		Protected: 7, Ladder: &Ladder{Interactive: &Rungs{DegradeAt: 80, Route: "small"}, Batch: &Rungs{DeferAt: 70, RefuseAt: 90, RetryAfter: Minute}},

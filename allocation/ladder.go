@@ -71,11 +71,17 @@ var standardLadder = Ladder{
 	Batch:       &Rungs{DeferAt: 70, RefuseAt: 90, RetryAfter: defaultLadderRetry},
 }
 
+// Expand is the ladder with the preset written out. It is not to be changed.
+func (l *Ladder) Expand() *Ladder {
+	if l.Preset == LadderStandard {
+		return &standardLadder
+	}
+	return l
+}
+
 // rungs are those of a priority; nil: none.
 func (l *Ladder) rungs(p Priority) *Rungs {
-	if l.Preset == LadderStandard {
-		l = &standardLadder
-	}
+	l = l.Expand()
 	switch p {
 	case Essential:
 		return l.Essential

@@ -53,21 +53,17 @@ func (l Labels) String() string {
 // budget by name; the request must then be refused. It looks at every budget:
 // use a MatchIndex on the way of requests.
 func MatchBudgets(budgets []Budget, l Labels) ([]Hit, *MissingLabel) {
-	var hits []Hit
-	var missing *MissingLabel
-	for _, b := range budgets {
-		instance, applies, label := b.Matches(l)
-		switch {
-		case applies:
-			hits = append(hits, Hit{Budget: b, Instance: instance})
-		case label != "" && !b.enforces():
-			hits = append(hits, Hit{Budget: b, Missing: &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""}})
-		case label != "" && (missing == nil || b.Name < missing.Budget):
-			missing = &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""}
-		}
+	var m matched
+	sorted := make([]*Budget, len(budgets))
+	for i := range budgets {
+		sorted[i] = &budgets[i]
 	}
-	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(a.Budget.Name, b.Budget.Name) })
-	return hits, missing
+	slices.SortStableFunc(sorted, func(a, b *Budget) int { return cmp.Compare(a.Name, b.Name) })
+	for _, b := range sorted {
+		instance, applies, label := b.Matches(l)
+		m.look(b, l, instance, applies, label)
+	}
+	return m.result()
 }
 
 // labelPair is one label with its value.
@@ -119,21 +115,13 @@ func (x *MatchIndex) Match(l Labels) ([]Hit, *MissingLabel) {
 		candidates = append(candidates, x.byPair[labelPair{name, value}]...)
 	}
 	slices.Sort(candidates) // positions are in the order of names
-	var hits []Hit
-	var missing *MissingLabel
+	var m matched
 	for _, i := range candidates {
 		b := &x.budgets[i]
 		instance, applies, label := b.matches(x.templates[i], l)
-		switch {
-		case applies:
-			hits = append(hits, Hit{Budget: *b, Instance: instance})
-		case label != "" && !b.enforces():
-			hits = append(hits, Hit{Budget: *b, Missing: &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""}})
-		case label != "" && missing == nil:
-			missing = &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""}
-		}
+		m.look(b, l, instance, applies, label)
 	}
-	return hits, missing
+	return m.result()
 }
 
 // MostBudgetsHit searches for labels that hit as many budgets at once as any

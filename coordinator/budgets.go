@@ -28,6 +28,7 @@ type BudgetAnswer struct {
 	Changed       time.Time          `json:"changed"`
 	OpenedThrough allocation.Instant `json:"opened_through"` // end of the last opened term
 	Permits       map[string]int64   `json:"permits"`        // by region, of one period; for a template of one instance
+	Counted       string             `json:"counted"`        // whose the limit is: shared, or each caller
 	Warnings      []string           `json:"warnings,omitempty"`
 
 	// Of a change only.
@@ -264,13 +265,14 @@ func (s *Service) writePlan(who actor, plan budgetPlan, cur *doc[BudgetDocument]
 func (s *Service) answerBudget(d BudgetDocument) BudgetAnswer {
 	answer := BudgetAnswer{
 		Budget: d.Budget.WithDefaults(), Version: d.Version, Number: d.Number, Deleted: d.Deleted, Changed: d.Changed,
-		OpenedThrough: d.OpenedThrough, Permits: s.permits(d.Budget),
+		OpenedThrough: d.OpenedThrough, Permits: s.permits(d.Budget), Counted: d.Budget.CountedBy(),
 	}
 	if d.Deleted {
 		return answer
 	}
 	answer.Warnings = d.Budget.SplitWarnings(answer.Permits)
 	answer.Warnings = append(answer.Warnings, s.neverCalled(d.Budget, answer.Permits)...)
+	answer.Warnings = append(answer.Warnings, s.insteadWarnings(d.Budget)...)
 	if draining := newNames(s.state.removed(), s.state.members().Draining); len(draining) > 0 {
 		answer.Warnings = append(answer.Warnings, "draining, and without permits: "+strings.Join(draining, ", "))
 	}

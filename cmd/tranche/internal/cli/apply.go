@@ -273,10 +273,10 @@ func (a *App) showApplied(list []applied) error {
 		if p.Action == actionUnchanged && len(list) > shownPermits {
 			continue
 		}
-		rows = append(rows, []any{p.Budget, p.Action, p.Answer.Version, permitsOf(p.Answer)})
+		rows = append(rows, []any{p.Budget, p.Action, p.Answer.Version, permitsOf(p.Answer), p.Answer.Counted})
 	}
 	if len(rows) > 0 {
-		a.table([]string{"budget", "", "version", "permits per period"}, rows)
+		a.table([]string{"budget", "", "version", "permits per period", "counted"}, rows)
 	}
 	a.notes(list)
 	a.printf("%d created, %d changed, %d unchanged\n", counts[actionCreated], counts[actionChanged], counts[actionUnchanged])

@@ -71,6 +71,7 @@ func (a *App) showBudget(b coordinator.BudgetAnswer) {
 		{"budget", d.Name},
 		{"unit", d.Unit},
 		{"limit", fmt.Sprintf("%d per period%s", d.LimitOrZero(), perInstance(d))},
+		{"counted", d.CountedBy()},
 		{"window", d.Window.String()},
 		{"match", asLabels(d.Match) + yes(len(d.Match) == 0, " (default)")},
 		{"allocation", describePolicy(d.Allocation)},
@@ -215,11 +216,11 @@ func (a *App) listBudgetsCommand() *cobra.Command {
 			var rows [][]any
 			for _, b := range list {
 				rows = append(rows, []any{
-					b.Budget.Name + yes(b.Deleted, " (deleted)"), b.Budget.LimitOrZero(), b.Budget.Unit, b.Budget.Window.String(),
+					b.Budget.Name + yes(b.Deleted, " (deleted)"), b.Budget.LimitOrZero(), b.Budget.Unit, b.Budget.CountedBy(), b.Budget.Window.String(),
 					b.Version, describePolicy(b.Budget.Allocation),
 				})
 			}
-			a.table([]string{"budget", "limit", "unit", "window", "version", "allocation"}, rows)
+			a.table([]string{"budget", "limit", "unit", "counted", "window", "version", "allocation"}, rows)
 			return nil
 		},
 	}

@@ -13,6 +13,9 @@ func policyRows(b allocation.Budget) [][]any {
 		protected = fmt.Sprintf("%d %s%s, for essential traffic", b.Protected, b.Unit, perInstance(b))
 	}
 	rows := [][]any{{"protected", protected}}
+	if b.InsteadOf != "" {
+		rows = append([][]any{{"instead_of", b.InsteadOf}}, rows...)
+	}
 	switch l := b.Ladder; {
 	case l == nil:
 		return append(rows, []any{"ladder", "none (default)"})
