@@ -12,10 +12,11 @@ func policyRows(b allocation.Budget) [][]any {
 	if b.Protected > 0 {
 		protected = fmt.Sprintf("%d %s%s, for essential traffic", b.Protected, b.Unit, perInstance(b))
 	}
-	rows := [][]any{{"protected", protected}}
+	instead := "no other (default)"
 	if b.InsteadOf != "" {
-		rows = append([][]any{{"instead_of", b.InsteadOf}}, rows...)
+		instead = b.InsteadOf
 	}
+	rows := [][]any{{"instead_of", instead}, {"protected", protected}}
 	switch l := b.Ladder; {
 	case l == nil:
 		return append(rows, []any{"ladder", "none (default)"})
