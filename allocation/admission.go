@@ -95,6 +95,8 @@ type Request struct {
 	Lifetime    Duration         // of a reservation; 0: the budgets' longest_reservation
 	Priority    Priority         // empty: Interactive. Of an admission; the other operations go by the admission's own
 	Correlation string
+	Presented   Presented // the caller's own key; zero: a trusted gateway asks
+	Fingerprint string    // of an external key, as a trusted gateway names it: for blocks and for evidence
 }
 
 // PayloadHash tells whether a repeated admission id comes with the same request: the labels as sent, the operation, and
@@ -117,5 +119,6 @@ type Evidence struct {
 	Correlation    string `json:"correlation,omitempty"`
 	Node           string `json:"node,omitempty"`
 	// Priority is what the request counted as; empty: Interactive.
-	Priority Priority `json:"priority,omitempty"`
+	Priority    Priority `json:"priority,omitempty"`
+	Fingerprint string   `json:"fingerprint,omitempty"` // of the key that was shown or named
 }

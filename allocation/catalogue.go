@@ -27,16 +27,17 @@ type Catalogue struct {
 
 	documents map[DocumentRef]Document
 	routes    Routes
+	policy    *policy // what they say of requests
 }
 
 // NewCatalogue is the empty catalogue of a region.
 func NewCatalogue(region string) *Catalogue {
-	return &Catalogue{Region: region, index: NewMatchIndex(nil)}
+	return &Catalogue{Region: region, index: NewMatchIndex(nil), policy: &policy{}}
 }
 
 // With returns the catalogue after some changes: budgets and terms that are new or replaced, and terms that are gone.
 func (c *Catalogue) With(number int64, budgets []ConfiguredBudget, terms []Term, gone []ShareRef) *Catalogue {
-	out := &Catalogue{Region: c.Region, Number: number, budgets: c.budgets, terms: c.terms, index: c.index, documents: c.documents, routes: c.routes}
+	out := &Catalogue{Region: c.Region, Number: number, budgets: c.budgets, terms: c.terms, index: c.index, documents: c.documents, routes: c.routes, policy: c.policy}
 	if len(budgets) > 0 {
 		out.budgets = maps.Clone(c.budgets)
 		if out.budgets == nil {

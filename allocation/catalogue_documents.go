@@ -12,12 +12,15 @@ func (c *Catalogue) WithDocuments(changed []Document) *Catalogue {
 	if out.documents = maps.Clone(c.documents); out.documents == nil {
 		out.documents = map[DocumentRef]Document{}
 	}
+	var replacing []Document
 	for _, d := range changed {
 		if had, ok := out.documents[d.Ref()]; !ok || d.Replaces(had) {
 			out.documents[d.Ref()] = d
 			out.enterRoutes(d)
+			replacing = append(replacing, d)
 		}
 	}
+	out.policy = c.policy.with(replacing)
 	return &out
 }
 

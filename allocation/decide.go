@@ -50,7 +50,8 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// Decide decides one request, and enters it into the locked state. The order is that of the design: the owner's state,
+// Decide decides one request, and enters it into the locked state. The order is that of the design: blocks, the caller's
+// key and its scope (Catalogue.Bars), the owner's state,
 // the id, what is wrong with the request, the age of evidence, the budgets by name, the counters.
 //
 // An admission id goes through these states. "Again" means: the same answer, nothing charged.
@@ -68,6 +69,9 @@ func floorDiv(a, b int64) int64 {
 // replay of another payload is 422. "As it fits": up to what is spendable now, the rest is overdraft. In a period that is
 // closed or sealed, or while the owner is stopped, a settle charges at most what was held, and extend gives time only.
 func (l *Locked) Decide(p Plan) Outcome {
+	if reason, why := l.Catalogue.Bars(p.Request, l.now()); reason != "" {
+		return l.refused(p.Request, reason, why)
+	}
 	if l.Stopped != "" && p.admits() {
 		return l.refused(p.Request, l.Stopped, "")
 	}

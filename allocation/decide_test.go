@@ -24,6 +24,10 @@ type fault struct {
 
 // The order of decisions: a request with any two of these faults is answered by the one that stands first.
 var faultsInOrder = []fault{
+	{"blocked", Blocked, withDocuments(blockOf("b-1", Block{Match: Labels{"tenant": "acme"}, Until: firstMinute + 3600})), ""},
+	{"key unknown", KeyUnknown, func(f *faulty) { f.r.Presented, _ = Present(KeyText("acme", "another")) }, ""},
+	{"key revoked", KeyRevoked, withKey(func(k *Key) { k.Revoked = &Lifted{At: 1, By: "op"} }), ""},
+	{"out of scope", ScopeDenied, withKey(func(k *Key) { k.Capabilities = []string{"export"} }), "key revoked"},
 	{"stopped", UnsafeSettings, func(f *faulty) { f.late = append(f.late, func() { f.Stopped = UnsafeSettings }) }, ""},
 	{"no id", AdmissionIDMissing, func(f *faulty) { f.r.Key.ID = "" }, ""},
 	{"known id, other labels", AdmissionIDConflict, knownAs(StateSpent, "other"), "no id"},

@@ -72,7 +72,7 @@ func (l *Locked) evidence(r Request) Evidence {
 	}
 	return Evidence{
 		Config: l.Catalogue.Number, LedgerRevision: l.Revision, ObservedAt: l.ObservedAt, Incarnation: l.Incarnation,
-		Correlation: r.Correlation, Node: l.Node, Priority: priority,
+		Correlation: r.Correlation, Node: l.Node, Priority: priority, Fingerprint: r.fingerprint(),
 	}
 }
 

@@ -17,7 +17,7 @@ func mode(b Budget, enforcement string) Budget {
 // Each fault that is a budget's own refuses when it is enforced, is only noted in shadow, and is nothing to a meter. If
 // this fails, a shadow takes traffic down, or keeps quiet about what enforcement would do.
 func TestFaultsInShadow(t *testing.T) {
-	notABudgets := []string{"stopped", "no id", "known id, other labels", "known id, released", "too many budgets"}
+	notABudgets := []string{"blocked", "key unknown", "key revoked", "out of scope", "stopped", "no id", "known id, other labels", "known id, released", "too many budgets"}
 	for _, f := range faultsInOrder {
 		for _, how := range []string{Shadow, Meter} {
 			with := fault{make: func(w *faulty) {

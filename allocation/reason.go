@@ -28,7 +28,11 @@ const (
 	TooManyBudgets      Reason = "too_many_budgets"
 	LabelMissing        Reason = "label_missing"
 	NotHome             Reason = "not_home"
-	ScopeDenied         Reason = "scope_denied"
+
+	Blocked     Reason = "blocked"
+	ScopeDenied Reason = "scope_denied"
+	KeyUnknown  Reason = "key_unknown"
+	KeyRevoked  Reason = "key_revoked"
 
 	EvidenceStale       Reason = "evidence_stale"
 	NoAllocation        Reason = "no_allocation"
@@ -88,7 +92,10 @@ var answers = []Answer{
 	{AdmissionIDSettled, 409, "OVER_LIMIT", RetryNever, "What this admission id was charged is final"},
 	{AdmissionIDUnknown, 404, "OVER_LIMIT", RetryNever, "No admission of this id is known in this region"},
 	{AdmissionIDMissing, 400, "OVER_LIMIT", RetryNever, "An admission id is required"},
+	{Blocked, 403, "OVER_LIMIT", RetryNever, "Requests of this kind are blocked for a while"},
 	{ScopeDenied, 403, "OVER_LIMIT", RetryNever, "The credential may not do this"},
+	{KeyUnknown, 401, "OVER_LIMIT", RetryNever, "The key is not known"},
+	{KeyRevoked, 401, "OVER_LIMIT", RetryNever, "The key is not valid any more"},
 	{NotHome, 421, "OVER_LIMIT", RetryElsewhere, "The budget is at home in another region"},
 	{EvidenceStale, 503, "UNAVAILABLE", RetrySoon, "The region has not heard from the coordinator for longer than the budget allows"},
 	{NoAllocation, 503, "UNAVAILABLE", RetrySoon, "This region holds no allocation of the budget for this period"},

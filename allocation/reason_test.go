@@ -36,6 +36,9 @@ func TestAnswersAreThoseOfTheDesign(t *testing.T) {
 		"evidence_stale":        unavailable, "no_allocation": unavailable, "sealed": unavailable, "frozen": unavailable,
 		"history_lost": unavailable, "starting": unavailable, "clock_behind": unavailable, "unsafe_settings": unavailable,
 		"overloaded": unavailable, "database_unavailable": unavailable,
+		"blocked":         {403, "OVER_LIMIT", RetryNever},
+		"key_unknown":     {401, "OVER_LIMIT", RetryNever},
+		"key_revoked":     {401, "OVER_LIMIT", RetryNever},
 		"outcome_unknown": {503, "UNAVAILABLE", RetrySameID},
 		// Answers to settle, release and extend, which the design's table does not name.
 		"admission_id_unknown": {404, "OVER_LIMIT", RetryNever},
