@@ -7,7 +7,12 @@ type RefusalReport struct {
 	Node   string         `json:"node"`
 	Run    string         `json:"run"` // a random name of this run of the node
 	Counts []RefusalCount `json:"counts"`
+	// Used is when keys were last admitted with since the report before, by fingerprint, Unix seconds; at most MaxUsedKeys.
+	Used map[string]int64 `json:"used,omitempty"`
 }
+
+// MaxUsedKeys bounds the keys of one report; the others follow in the next.
+const MaxUsedKeys = 500
 
 // RefusalCount is the refusals of one reason that one budget is blamed for.
 type RefusalCount struct {

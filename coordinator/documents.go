@@ -207,13 +207,16 @@ type ClosedRegion struct {
 // TokenDocument is a credential. Only the hash is stored: tokens carry 128 random bits, so nobody finds one by trying,
 // and a plain SHA-256, without salt or stretching, is enough.
 type TokenDocument struct {
-	Format int       `json:"format"`
-	Name   string    `json:"name"` // unique; stands in every audit line
-	Role   string    `json:"role"` // admin, viewer, region
-	Region string    `json:"region,omitempty"`
-	Hash   string    `json:"hash"` // SHA-256 in hex
-	Made   time.Time `json:"made"`
-	By     string    `json:"by"`
+	Format int    `json:"format"`
+	Name   string `json:"name"` // unique; stands in every audit line
+	Role   string `json:"role"` // admin, viewer, region
+	Region string `json:"region,omitempty"`
+	Hash   string `json:"hash"` // SHA-256 in hex
+	// Old is the hash that a rotation replaced: it is taken until OldUntil.
+	Old      string    `json:"old,omitempty"`
+	OldUntil time.Time `json:"old_until,omitzero"`
+	Made     time.Time `json:"made"`
+	By       string    `json:"by"`
 }
 
 // AuditLine is one act: who did what to which object, and what it was before.

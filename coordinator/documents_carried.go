@@ -44,6 +44,7 @@ type documentChange struct {
 type carried struct {
 	documents       map[allocation.DocumentRef]*doc[ConfigDocument]
 	documentChanges []documentChange // by number; superseded ones are left out when it is read
+	enforcing       waiters          // calls that wait for regions to store documents
 }
 
 func (c *carried) clear() {
@@ -155,7 +156,7 @@ func (s *Service) takeOver(who actor, region string, part []allocation.Document)
 		}
 		key := documentKey(theirs.Ref())
 		change.Reads = append(change.Reads, ours.known(key))
-		change.Puts = append(change.Puts, put(key, next), s.auditLine(who, theirs.Kind+".restated", theirs.Name, nil, next.Document))
+		change.Puts = append(change.Puts, put(key, next), s.auditLine(who, theirs.Kind+".restated", theirs.Name, nil, audited(next.Document)))
 	}
 	if len(change.Puts) == 0 {
 		return Change{}, nil
@@ -168,11 +169,19 @@ func (s *Service) takeOver(who actor, region string, part []allocation.Document)
 	return change, nil
 }
 
+// audited is a document as the audit has it: without what a key is compared with.
+func audited(d allocation.Document) allocation.Document {
+	if k, err := d.Key(); err == nil {
+		d.Body = encode(k.Public())
+	}
+	return d
+}
+
 // changeDocument writes the next version of a document, which edit makes from the present one (nil: there is none). The
 // caller holds the turn: it is for the decide of inTurn. What edit leaves the same is not written.
-func (s *Service) changeDocument(who actor, act string, ref allocation.DocumentRef, edit func(cur *ConfigDocument) (body any, final bool, err error)) (Change, error) {
+func (s *Service) changeDocument(who actor, act string, ref allocation.DocumentRef, edit func(cur *ConfigDocument) (body any, final bool, err error)) (Change, allocation.Document, error) {
 	if s.state.deployment == nil || s.state.standing == nil {
-		return Change{}, errStarting
+		return Change{}, allocation.Document{}, errStarting
 	}
 	cur := s.state.documents[ref]
 	var known *ConfigDocument
@@ -180,28 +189,28 @@ func (s *Service) changeDocument(who actor, act string, ref allocation.DocumentR
 	next.Kind, next.Name, next.Made = ref.Kind, ref.Name, s.state.descent().History
 	next.Number, next.Version = s.state.deployment.value.Config+1, s.state.versionAfter(0, allocation.History{})
 	if cur == nil && len(s.state.documents) >= maxDocuments {
-		return Change{}, refused("documents that are over are remembered: reuse keys, and block by fewer labels", "there are %d documents already", maxDocuments)
+		return Change{}, allocation.Document{}, refused("documents that are over are remembered: reuse keys, and block by fewer labels", "there are %d documents already", maxDocuments)
 	}
 	var old any
 	if cur != nil {
-		known, old = &cur.value, cur.value.Document
+		known, old = &cur.value, audited(cur.value.Document)
 		next.Version = s.state.versionAfter(cur.value.Version, cur.value.Made)
 	}
 	body, final, err := edit(known)
 	if err != nil {
-		return Change{}, err
+		return Change{}, allocation.Document{}, err
 	}
 	next.Body, next.Final = encode(body), final
 	if err := next.Check(); err != nil {
-		return Change{}, invalid("body", err.Error(), "make it smaller")
+		return Change{}, allocation.Document{}, invalid("body", err.Error(), "make it smaller")
 	}
 	_, deployment, raised, err := s.state.raise(func(d *Deployment) { d.Config = next.Number })
 	if err != nil {
-		return Change{}, err
+		return Change{}, allocation.Document{}, err
 	}
 	key := documentKey(ref)
 	return Change{
 		Reads: []Item{deployment, cur.known(key)},
-		Puts:  []Item{raised, put(key, next), s.auditLine(who, act, ref.Name, old, next.Document)},
-	}, nil
+		Puts:  []Item{raised, put(key, next), s.auditLine(who, act, ref.Name, old, audited(next.Document))},
+	}, next.Document, nil
 }

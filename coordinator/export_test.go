@@ -36,7 +36,8 @@ func (s *Service) Refresh(ctx context.Context) error { return s.refresh(ctx) }
 // PutDocument makes the next version of a carried document.
 func (s *Service) PutDocument(ctx context.Context, ref allocation.DocumentRef, body any, final bool) error {
 	return s.inTurn(ctx, func() (Change, error) {
-		return s.changeDocument(background, ref.Kind+".change", ref, func(*ConfigDocument) (any, bool, error) { return body, final, nil })
+		change, _, err := s.changeDocument(background, ref.Kind+".change", ref, func(*ConfigDocument) (any, bool, error) { return body, final, nil })
+		return change, err
 	})
 }
 

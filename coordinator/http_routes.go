@@ -65,6 +65,7 @@ func (s *Service) routes(mux *http.ServeMux) {
 		return ok(page), err
 	}, pageAfter, pageLimit)
 	s.tokenRoutes(mux)
+	s.keyRoutes(mux)
 }
 
 // RegionsList and TokensList wrap lists, so that fields can be added.
@@ -129,6 +130,14 @@ func (s *Service) tokenRoutes(mux *http.ServeMux) {
 		return reply{status: http.StatusCreated, body: a}, err
 	})
 	s.route(mux, "GET /v1/tokens", admins, func(call) (reply, error) { return ok(TokensList{s.listTokens()}), nil })
+	s.route(mux, "POST /v1/tokens/{name}/rotate", admins, func(c call) (reply, error) {
+		q, err := decodeBody[RotateRequest](c, maxBody)
+		if err != nil {
+			return reply{}, err
+		}
+		a, err := s.rotateToken(c.ctx, c.who(), c.PathValue("name"), q.Overlap)
+		return reply{status: http.StatusCreated, body: a}, err
+	})
 	s.route(mux, "DELETE /v1/tokens/{name}", admins, func(c call) (reply, error) {
 		err := s.revokeToken(c.ctx, c.who(), c.PathValue("name"))
 		return ok(struct{}{}), err

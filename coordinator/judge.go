@@ -62,6 +62,7 @@ func (s *Service) hear(call allocation.SyncCall, arrived time.Time) verdict {
 	if v.claim == allocation.ClaimFits {
 		r.measure(time.UnixMicro(call.Clock), arrived)
 		r.contact = mergeContacts(contactOf(r.contact, call, arrived), r.contact)
+		s.state.noteReached(r)
 		for _, k := range call.Known {
 			r.acknowledge(s.state, k)
 		}

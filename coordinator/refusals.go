@@ -26,6 +26,8 @@ type RefusalDocument struct {
 	Format int          `json:"format"`
 	Region string       `json:"region"`
 	Rows   []RefusalRow `json:"rows"`
+	// Used is when keys were last used in the region, by fingerprint, Unix seconds, to about a minute.
+	Used map[string]int64 `json:"used,omitempty"`
 }
 
 // RefusalRow is one node's count for one budget and reason, in one of its runs.
@@ -50,6 +52,7 @@ type heardRefusals struct {
 	rows      map[refusalKey]RefusalRow
 	unwritten bool
 	writtenAt time.Time
+	used      map[string]int64 // keys, by fingerprint: Unix seconds
 }
 
 func checkRefusals(q RefusalReport) error {
@@ -58,6 +61,8 @@ func checkRefusals(q RefusalReport) error {
 		return invalid("format", fmt.Sprintf("is %d", q.Format), fmt.Sprintf("this coordinator speaks %d; upgrade the older side", allocation.SyncFormat))
 	case q.Node == "" || len(q.Node) > 255 || q.Run == "" || len(q.Run) > 64:
 		return invalid("node", "or run is missing or too long", "name the node, at most 255 bytes, and its run, at most 64")
+	case len(q.Used) > allocation.MaxUsedKeys:
+		return invalid("used", fmt.Sprintf("names %d keys", len(q.Used)), fmt.Sprintf("name at most %d", allocation.MaxUsedKeys))
 	case len(q.Counts) > maxRefusalsTold:
 		return invalid("counts", fmt.Sprintf("are %d", len(q.Counts)), fmt.Sprintf("send at most %d", maxRefusalsTold))
 	}
@@ -97,6 +102,11 @@ func (s *Service) hearRefusals(region string, q RefusalReport) error {
 		}
 	}
 	r.refusals.bound()
+	for fingerprint, at := range q.Used {
+		if s.state.documents[keyRef(fingerprint)] != nil && at <= now.Unix()+usedSkew {
+			r.refusals.unwritten = r.refusals.use(fingerprint, at) || r.refusals.unwritten
+		}
+	}
 	return nil
 }
 
@@ -136,6 +146,9 @@ func (s *state) enterRefusals(d *doc[RefusalDocument]) {
 	for _, row := range d.value.Rows {
 		r.refusals.take(row)
 	}
+	for fingerprint, at := range d.value.Used {
+		r.refusals.use(fingerprint, at)
+	}
 	r.refusals.bound()
 }
 
@@ -145,12 +158,13 @@ func (s *Service) dueRefusals(r *region, now time.Time) []Change {
 		return nil
 	}
 	r.refusals.unwritten, r.refusals.writtenAt = false, now
-	d := RefusalDocument{Format: documentFormat, Region: r.name, Rows: sortedRefusals(r.refusals.rows)}
+	d := RefusalDocument{Format: documentFormat, Region: r.name, Rows: sortedRefusals(r.refusals.rows), Used: maps.Clone(r.refusals.used)}
 	key := refusalPrefix + r.name
 	known := s.state.refusals[r.name].known(key)
 	value := put(key, d)
 	for len(value.Value) > maxStatementBytes {
 		d.Rows = d.Rows[:len(d.Rows)*3/4]
+		forgetOldest(d.Used)
 		value = put(key, d)
 	}
 	return []Change{{Reads: []Item{known}, Puts: []Item{value}}}

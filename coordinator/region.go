@@ -39,6 +39,7 @@ type region struct {
 	skew        time.Duration // the region's clock less ours, when we last heard of a call
 	skewAt      time.Time     // by our clock; zero: we heard of none since we started
 	refusals    heardRefusals
+	reached     []reached // when documents were seen to be stored, by number
 }
 
 // telling is how often a generation of a share was sent.
@@ -172,6 +173,7 @@ func (s *state) enterContact(e Event) error {
 			r.measure(d.value.At.Add(time.Duration(d.value.SkewMicros)*time.Microsecond), s.now())
 		}
 		r.contact = mergeContacts(r.contact, d.value)
+		s.noteReached(r)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"tranche/allocation"
 )
@@ -65,11 +66,15 @@ func (s *state) authenticate(token string) (TokenDocument, bool) {
 	s.mu.Lock()
 	d := s.tokens[name]
 	s.mu.Unlock()
-	want := strings.Repeat("0", 2*sha256.Size)
+	want, old := strings.Repeat("0", 2*sha256.Size), strings.Repeat("0", 2*sha256.Size)
 	if d != nil {
 		want = d.value.Hash
+		if d.value.Old != "" && s.now().Before(d.value.OldUntil) {
+			old = d.value.Old
+		}
 	}
-	same := subtle.ConstantTimeCompare([]byte(hashToken(token)), []byte(want)) == 1
+	given := []byte(hashToken(token))
+	same := subtle.ConstantTimeCompare(given, []byte(want))|subtle.ConstantTimeCompare(given, []byte(old)) == 1
 	if !ok || d == nil || !same {
 		return TokenDocument{}, false
 	}
@@ -84,10 +89,16 @@ type TokenAnswer struct {
 	Made   string `json:"made"`
 	By     string `json:"by"`
 	Token  string `json:"token,omitempty"`
+
+	OldUntil string `json:"old_until,omitempty"` // until then the token before the last rotation is taken, too
 }
 
 func answerToken(d TokenDocument) TokenAnswer {
-	return TokenAnswer{Name: d.Name, Role: d.Role, Region: d.Region, Made: d.Made.Format(timeForm), By: d.By}
+	a := TokenAnswer{Name: d.Name, Role: d.Role, Region: d.Region, Made: d.Made.Format(timeForm), By: d.By}
+	if d.Old != "" {
+		a.OldUntil = d.OldUntil.UTC().Format(timeForm)
+	}
+	return a
 }
 
 // CreateToken makes an admin's or a viewer's token.
@@ -114,6 +125,41 @@ func (s *Service) createToken(ctx context.Context, who actor, name, role string)
 	})
 	answer := answerToken(d)
 	answer.Token = secret
+	return answer, err
+}
+
+// rotateToken makes a second token of a name, a region's too ("region:NAME"). The one before it is taken until the overlap
+// is over, so that whoever uses it changes it without a moment in between.
+func (s *Service) rotateToken(ctx context.Context, who actor, name string, overlap allocation.Duration) (TokenAnswer, error) {
+	if overlap < 0 || overlap > maxRotation {
+		return TokenAnswer{}, invalid("overlap", fmt.Sprintf("is %s", overlap), fmt.Sprintf("use 0s to %s", maxRotation))
+	}
+	var answer TokenAnswer
+	err := s.act(ctx, func() (Change, error) {
+		d := s.state.tokens[name]
+		if d == nil {
+			return Change{}, notFound("token", name)
+		}
+		if s.state.deployment == nil {
+			return Change{}, errStarting
+		}
+		next, short := d.value, name
+		if d.value.Role == RoleRegion {
+			short = d.value.Region
+		}
+		secret := s.newToken(d.value.Role, s.state.deployment.value.ID, short)
+		next.Hash, next.Made, next.By = hashToken(secret), s.now().UTC(), who.name
+		if next.Old, next.OldUntil = "", (time.Time{}); overlap > 0 {
+			next.Old, next.OldUntil = d.value.Hash, s.now().UTC().Add(time.Duration(overlap)*time.Second)
+		}
+		answer = answerToken(next)
+		answer.Token = secret
+		told := answerToken(next)
+		return Change{
+			Reads: []Item{d.item},
+			Puts:  []Item{put(tokenKey(name), next), s.auditLine(who, "token.rotate", name, answerToken(d.value), told)},
+		}, nil
+	})
 	return answer, err
 }
 

@@ -110,6 +110,7 @@ func (n *Node) Decide(ctx context.Context, requests []allocation.Request, deadli
 	out := n.decideOnce(ctx, requests, deadline, false)
 	n.awaitShares(ctx, requests, out, deadline)
 	n.refusals.count(out)
+	n.refusals.countUsed(out)
 	return out
 }
 

@@ -31,6 +31,8 @@ type refusals struct {
 	mu     sync.Mutex
 	counts map[refusalOf]allocation.RefusalCount
 	risen  bool // since they were told
+
+	used map[string]int64 // keys that were admitted with since they were told, by fingerprint, Unix seconds
 }
 
 type refusalOf struct {
@@ -82,10 +84,14 @@ func (r *refusals) rose() []allocation.RefusalCount {
 	})
 }
 
-func (r *refusals) again() {
+// again takes back what could not be told.
+func (r *refusals) again(risen bool, used map[string]int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.risen = true
+	r.risen = r.risen || risen
+	for fingerprint, at := range used {
+		r.use(fingerprint, at)
+	}
 }
 
 // tellRefusals tells the coordinator until ctx ends, and once more then.
@@ -93,11 +99,12 @@ func (n *Node) tellRefusals(ctx context.Context, to RefusalTeller) {
 	run := strconv.FormatInt(n.now().UnixNano(), 36)
 	for {
 		n.cfg.Runtime.Sleep(ctx, refusalsTellEvery)
-		if counts := n.refusals.rose(); counts != nil {
+		counts, used := n.refusals.rose(), n.refusals.takeUsed()
+		if counts != nil || used != nil {
 			within, cancel := n.cfg.Runtime.WithTimeout(context.WithoutCancel(ctx), refusalsTellIn)
-			report := allocation.RefusalReport{Format: allocation.SyncFormat, Node: n.cfg.Name, Run: run, Counts: counts}
+			report := allocation.RefusalReport{Format: allocation.SyncFormat, Node: n.cfg.Name, Run: run, Counts: counts, Used: used}
 			if err := to.TellRefusals(within, report); err != nil {
-				n.refusals.again()
+				n.refusals.again(counts != nil, used)
 				n.log.Debug("tell what was refused", "error", err)
 			}
 			cancel()
