@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	tenantLabel     = "tenant"
-	capabilityLabel = "capability"
+	tenantLabel = "tenant"
 )
 
 // policy is what the documents of a catalogue say of requests, found fast. It is never changed, only made anew.
@@ -114,6 +113,9 @@ func (c *Catalogue) Bars(r Request, now Instant) (Reason, string) {
 	if r.Op == Lapse {
 		return "", ""
 	}
+	if r.admits() {
+		r.Labels = c.Complete(r.Labels)
+	}
 	ends := r.Op == Settle || r.Op == Release
 	if !ends {
 		labels := r.Labels
@@ -143,7 +145,7 @@ func (c *Catalogue) Bars(r Request, now Instant) (Reason, string) {
 
 // exceeded says what of an admission the key may not ask for.
 func (k *Key) exceeded(r Request) (Reason, string) {
-	capability := r.Labels[capabilityLabel]
+	capability := r.Labels[LabelCapability]
 	if !slices.Contains(k.Capabilities, anyCapability) && !slices.Contains(k.Capabilities, capability) {
 		return ScopeDenied, fmt.Sprintf("key %s is for capability %s, and the request names %s", k.Name, strings.Join(k.Capabilities, ", "), named(capability))
 	}

@@ -1,6 +1,9 @@
 package allocation
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // WithDocuments returns the catalogue after documents changed: those that are new, and those that replace others. Those of
 // a kind, or of a content, that this program does not know are kept, and decide nothing.
@@ -38,4 +41,15 @@ func (c *Catalogue) enterRoutes(d Document) {
 	if t, err := d.Routes(); err == nil {
 		c.routes = t
 	}
+}
+
+// Documents are those of a kind, by name.
+func (c *Catalogue) Documents(kind string) (list []Document) {
+	for ref, d := range c.documents {
+		if ref.Kind == kind {
+			list = append(list, d)
+		}
+	}
+	slices.SortFunc(list, func(a, b Document) int { return compare(a.Name, b.Name) })
+	return list
 }

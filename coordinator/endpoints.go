@@ -112,7 +112,8 @@ func (s *Service) changeRoutes(ctx context.Context, who actor, t allocation.Rout
 		if answer.DryRun = dry; dry || len(answer.Added)+len(answer.Removed) == 0 {
 			return Change{}, nil
 		}
-		return s.changeDocument(who, "routes.change", routesRef, func(*ConfigDocument) (any, bool, error) { return t, false, nil })
+		change, _, err := s.changeDocument(who, "routes.change", routesRef, func(*ConfigDocument) (any, bool, error) { return t, false, nil })
+		return change, err
 	})
 	if err != nil || dry {
 		return answer, err

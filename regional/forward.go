@@ -89,6 +89,7 @@ type forwardBody struct {
 	DeadlineMS  int64               `json:"deadline_ms"`
 	AdmissionID string              `json:"admission_id,omitempty"`
 	Priority    allocation.Priority `json:"priority,omitempty"`
+	Fingerprint string              `json:"key_fingerprint,omitempty"`
 }
 
 // forward sends a request to its home, once, with the caller's own token, and passes on what is answered there. If the
@@ -126,7 +127,7 @@ func (a *api) forward(w http.ResponseWriter, r *http.Request, home string, q *al
 
 // send makes the one hop. sent says whether the request may have left this node.
 func (f *Forwarder) send(ctx context.Context, r *http.Request, home, from string, q *allocation.Request, left time.Duration) (resp *http.Response, body []byte, sent bool) {
-	out := forwardBody{Labels: q.Labels, Costs: q.Costs, Op: q.Op, DeadlineMS: max(1, left.Milliseconds()), AdmissionID: q.Key.ID, Priority: q.Priority}
+	out := forwardBody{Labels: q.Labels, Costs: q.Costs, Op: q.Op, DeadlineMS: max(1, left.Milliseconds()), AdmissionID: q.Key.ID, Priority: q.Priority, Fingerprint: q.Fingerprint}
 	if q.Generated || q.Op == allocation.Check {
 		out.AdmissionID = "" // whether an id is required is decided there, too
 	}

@@ -100,8 +100,8 @@ func TestForwardKeepsTheCallersToken(t *testing.T) {
 	f := newForwarding(t, sentBudget, known...)
 	token := "Authorization: Bearer " + strings.Repeat("a", 40)
 	wantStatus(t, f.from.call("POST", "/v1/admit", sentBody, "Admission-Id: id-1", token), 200, `"region":"eu-west"`, `"credential":"gateway"`)
-	f.home.tokens, err = ParseTokens([]byte("other " + strings.Repeat("b", 40)))
-	if err != nil {
+	other, err := ParseTokens([]byte("other " + strings.Repeat("b", 40)))
+	if err != nil || f.home.live.Set(other) != nil {
 		t.Fatal(err)
 	}
 	wantStatus(t, f.from.call("POST", "/v1/admit", sentBody, "Admission-Id: id-2", token), 401, `"reason":"token_unknown"`)

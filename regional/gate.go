@@ -31,7 +31,7 @@ type Call struct {
 
 // Caller is the credential's name for the values of an Authorization header. If it is empty, problem says why.
 func (g *Gate) Caller(authorization []string) (name, problem string) {
-	name, refused := g.api.tokens.bearer(authorization)
+	name, refused := g.api.tokens().bearer(authorization)
 	if refused != nil {
 		return "", refused.detail
 	}

@@ -55,6 +55,8 @@ type Backend interface {
 type HTTPConfig struct {
 	// Tokens are who may call. None: everybody may, as LoopbackCredential; then the API must listen on loopback only.
 	Tokens []Token
+	// Live are tokens that change while the API is served; nil: Tokens.
+	Live *LiveTokens
 	// Metrics counts what is answered, and its registry is served; required.
 	Metrics *Metrics
 	// Logger hears of each request, and of what the database said to a failed read, at Debug only; nil: nobody does.
@@ -77,13 +79,17 @@ type api struct {
 	Backend
 	config  HTTPConfig
 	routes  map[string]*route
-	tokens  tokens
+	live    *LiveTokens
 	slots   chan struct{}
 	metrics http.Handler
 	newID   func() string
 	random  func(n int64) int64 // 0 to n-1
 	watch   *Watch
+
+	doubtful chan struct{} // places for calls with keys that this node does not know
 }
+
+func (a *api) tokens() tokens { return a.live.now() }
 
 // route is one path of the API.
 type route struct {
@@ -94,6 +100,7 @@ type route struct {
 	gateway bool          // what is answered may go to the gateway's caller
 	quick   bool          // answered beyond the concurrency bound: an operator's look at a node that is overloaded
 	op      allocation.Op // of a route whose calls a node in shadow never refuses
+	keys    bool          // callers' own keys may call it
 	counts  [6]counter
 }
 
@@ -114,24 +121,30 @@ func newAPI(config HTTPConfig, b Backend) *api {
 	if config.Watch == nil {
 		config.Watch = NewWatch(config.Now())
 	}
+	if config.Live == nil {
+		config.Live = NewLiveTokens(config.Tokens)
+	}
 	config.Metrics.watch(b)
 	a := &api{
-		Backend: b, config: config, routes: map[string]*route{}, tokens: tokens(config.Tokens),
+		Backend: b, config: config, routes: map[string]*route{}, live: config.Live, doubtful: make(chan struct{}, maxDoubtful),
 		slots: make(chan struct{}, config.MaxConcurrent), metrics: config.Metrics.handler(), newID: newAdmissionID, random: randomBelow,
 		watch: config.Watch,
 	}
+	both := []string{http.MethodGet, http.MethodHead, http.MethodPost}
 	post, get := []string{http.MethodPost}, []string{http.MethodGet, http.MethodHead}
 	for _, r := range []*route{
-		{path: "/v1/admit", methods: post, serve: a.admit, op: allocation.Spend},
-		{path: "/v1/admit/batch", methods: post, serve: a.admitBatch, op: allocation.Spend},
-		{path: "/v1/settle", methods: post, serve: a.speakOf(allocation.Settle), op: allocation.Settle},
-		{path: "/v1/release", methods: post, serve: a.speakOf(allocation.Release), op: allocation.Release},
-		{path: "/v1/extend", methods: post, serve: a.speakOf(allocation.Extend), op: allocation.Extend},
-		{path: "/v1/match", methods: post, serve: a.match},
-		{path: "/v1/authorize", methods: get, serve: a.authorize, gateway: true},
-		{path: decisionsPath, methods: get, serve: a.findDecision},
+		{path: "/v1/admit", methods: post, serve: a.admit, op: allocation.Spend, keys: true},
+		{path: "/v1/admit/batch", methods: post, serve: a.admitBatch, op: allocation.Spend, keys: true},
+		{path: "/v1/settle", methods: post, serve: a.speakOf(allocation.Settle), op: allocation.Settle, keys: true},
+		{path: "/v1/release", methods: post, serve: a.speakOf(allocation.Release), op: allocation.Release, keys: true},
+		{path: "/v1/extend", methods: post, serve: a.speakOf(allocation.Extend), op: allocation.Extend, keys: true},
+		{path: "/v1/match", methods: post, serve: a.match, keys: true},
+		{path: "/v1/authorize", methods: get, serve: a.authorize, gateway: true, keys: true},
+		{path: decisionsPath, methods: get, serve: a.findDecision, keys: true},
 		{path: "/v1/reservations", methods: get, serve: a.reservations},
 		{path: "/v1/account", methods: get, serve: a.account},
+		{path: blocksPath, methods: both, serve: a.blocks, quick: true},
+		{path: liftPath, methods: post, serve: a.lift, quick: true},
 		{path: "/v1/shadow", methods: get, serve: a.shadowReport, quick: true},
 		{path: "/v1/status", methods: get, serve: a.status, quick: true},
 		{path: "/healthz", methods: get, serve: a.healthz, open: true},
@@ -199,13 +212,22 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
 		to.serve(w, r, "")
 		return
 	}
-	caller, refused := a.callerOf(r, to)
+	caller, key, refused := a.callerOf(r, to)
+	if refused == nil {
+		var leave func()
+		if leave, refused = a.doubt(key); refused == nil {
+			defer leave()
+			r = withKey(r, key)
+		}
+	}
 	switch {
 	case refused != nil && to.gateway:
 		a.tellGateway(w, r, a.gatewayFault(*refused))
 		return
 	case refused != nil:
-		w.Header().Set("WWW-Authenticate", "Bearer")
+		if refused.reason != allocation.ScopeDenied {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
 		writeFault(w, *refused)
 		return
 	}
@@ -227,11 +249,21 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
 	}
 }
 
-func (a *api) callerOf(r *http.Request, to *route) (string, *fault) {
-	if to.gateway {
-		return a.gatewayCaller(r)
+// callerOf is the credential's name of a call, and the key that it came with, if it is a caller's own.
+func (a *api) callerOf(r *http.Request, to *route) (string, allocation.Presented, *fault) {
+	given := r.Header.Values("Authorization")
+	if to.gateway && len(r.Header.Values(tokenHeader)) > 0 {
+		given = nil // it is the caller's, and the gateway's is beside it
 	}
-	return a.tokens.caller(r, to.path == "/metrics")
+	if key, found, refused := a.presented(given, to.keys); found {
+		return key.Credential(), key, refused
+	}
+	if to.gateway {
+		name, refused := a.gatewayCaller(r)
+		return name, allocation.Presented{}, refused
+	}
+	name, refused := a.tokens().caller(r, to.path == "/metrics")
+	return name, allocation.Presented{}, refused
 }
 
 // statusWriter remembers the status for the metrics.

@@ -12,7 +12,7 @@ import (
 // tenantLabel is the label that scopes admission ids.
 const tenantLabel = "tenant"
 
-const admitFields = fieldLabels | fieldCosts | fieldOp | fieldDeadline | fieldLifetime | fieldID | fieldLegacy | fieldPriority
+const admitFields = fieldLabels | fieldCosts | fieldOp | fieldDeadline | fieldLifetime | fieldID | fieldLegacy | fieldPriority | fieldFingerprint
 
 // admit answers POST /v1/admit.
 func (a *api) admit(w http.ResponseWriter, r *http.Request, caller string) {
@@ -93,7 +93,7 @@ func batchFault(h http.Header, body *callBody) *fault {
 func (a *api) request(b *callBody, caller, correlation string) allocation.Request {
 	r := allocation.Request{
 		Op: b.op, Labels: b.labels, Costs: b.costs, Lifetime: b.lifetime, Correlation: correlation, Priority: b.priority,
-		Key: allocation.IDKey{Credential: caller, Tenant: b.labels[tenantLabel], ID: b.id},
+		Key: allocation.IDKey{Credential: caller, Tenant: b.labels[tenantLabel], ID: b.id}, Fingerprint: b.fingerprint,
 	}
 	if r.Key.ID == "" && r.Op != allocation.Check {
 		r.Key.ID, r.Generated = a.newID(), true
@@ -129,6 +129,10 @@ func (a *api) speakOf(op allocation.Op) func(http.ResponseWriter, *http.Request,
 			writeFault(w, reasonFault(allocation.AdmissionIDMissing, "send the Admission-Id header that the admission was made with, or the field admission_id"))
 			return
 		}
+		if refused := a.speaksFor(caller, body.tenant); refused != nil {
+			writeFault(w, *refused)
+			return
+		}
 		request := allocation.Request{
 			Op: op, Costs: body.costs, Lifetime: body.lifetime, Correlation: correlationOf(r.Header),
 			Key: allocation.IDKey{Credential: caller, Tenant: body.tenant, ID: id},
@@ -142,6 +146,11 @@ func (a *api) speakOf(op allocation.Op) func(http.ResponseWriter, *http.Request,
 // decide asks the node, and counts what it said. An answer that is short is a broken promise of the node, whose charges
 // nobody knows.
 func (a *api) decide(ctx context.Context, requests []allocation.Request, body *callBody, arrived time.Time) []allocation.Decision {
+	if key := keyOf(ctx); key != (allocation.Presented{}) {
+		for i := range requests {
+			requests[i].Presented = key
+		}
+	}
 	decisions := a.Decide(ctx, requests, a.patience(arrived, body.deadline))
 	for i := len(decisions); i < len(requests); i++ {
 		decisions = append(decisions, allocation.Decision{

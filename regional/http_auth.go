@@ -4,14 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
-
-	"tranche/allocation"
 )
 
 // Bounds of a file of gateway tokens.
@@ -21,7 +17,6 @@ const (
 	MaxTokenBytes  = 512
 	maxTokenName   = 64
 	hashedTokenTag = "sha256:"
-	scopeEssential = "essential"
 )
 
 // LoopbackCredential scopes the admission ids of an API without tokens.
@@ -34,10 +29,14 @@ type Token struct {
 	SHA256 [sha256.Size]byte
 	// Essential: the gateway may say that a request is essential.
 	Essential bool
+	Operator  bool   // it may block and lift blocks in this region
+	Limits    Limits // the labels that its requests must have; nil: any
 }
 
 // ParseTokens reads a file of tokens, one a line: a name, and the token itself or "sha256:" and its hash in hex. Empty
-// lines and those that begin with # are left out. A third word, essential, lets the gateway say that a request is. An error names the line, never what stands in it.
+// lines and those that begin with # are left out. Words behind it say what the credential may do: essential (say that a
+// request is), operator (block), and LABEL=VALUE|VALUE (the labels that its requests must have). An error names the line,
+// never what stands in it.
 func ParseTokens(file []byte) ([]Token, error) {
 	var list []Token
 	number := 0
@@ -55,8 +54,8 @@ func ParseTokens(file []byte) ([]Token, error) {
 			if other.SHA256 == t.SHA256 {
 				return nil, fmt.Errorf("line %d of the token file: the same token stands in an earlier line; make another", number)
 			}
-			if other.Name == t.Name && other.Essential != t.Essential {
-				return nil, fmt.Errorf("line %d of the token file: an earlier line of %s differs in essential; write it in both or in none", number, t.Name)
+			if other.Name == t.Name && other.mayOtherThan(t) {
+				return nil, fmt.Errorf("line %d of the token file: an earlier line of %s differs in what it may do; write the same words behind both", number, t.Name)
 			}
 		}
 		if list = append(list, t); len(list) > MaxTokens {
@@ -64,31 +63,6 @@ func ParseTokens(file []byte) ([]Token, error) {
 		}
 	}
 	return list, nil
-}
-
-func parseToken(line string) (Token, error) {
-	fields := strings.Fields(line)
-	if len(fields) != 2 && (len(fields) != 3 || fields[2] != scopeEssential) {
-		return Token{}, errors.New("write a name and a token, with a space between them, and after them essential if the gateway may say so")
-	}
-	t := Token{Name: fields[0], Essential: len(fields) == 3}
-	if !ValidTokenName(t.Name) {
-		return Token{}, errors.New("a name has 1 to 64 of letters, digits . _ -")
-	}
-	hash, hashed := strings.CutPrefix(fields[1], hashedTokenTag)
-	if hashed {
-		sum, err := hex.DecodeString(hash)
-		if err != nil || len(sum) != sha256.Size {
-			return Token{}, errors.New("sha256: is followed by 64 hexadecimal digits")
-		}
-		copy(t.SHA256[:], sum)
-		return t, nil
-	}
-	if len(fields[1]) < MinTokenBytes || len(fields[1]) > MaxTokenBytes {
-		return Token{}, fmt.Errorf("a token has %d to %d bytes; make one with: openssl rand -hex 32", MinTokenBytes, MaxTokenBytes)
-	}
-	t.SHA256 = sha256.Sum256([]byte(fields[1]))
-	return t, nil
 }
 
 // ValidTokenName says whether a credential may have this name.
@@ -139,25 +113,9 @@ func (t tokens) mayBeEssential(name string) bool {
 	return len(t) == 0
 }
 
-// overreaches is the answer to a call that says it is essential, of a credential that may not: nothing is decided.
-func (a *api) overreaches(caller string, b *callBody) *fault {
-	essential := b.priority == allocation.Essential
-	for i := range b.items {
-		essential = essential || b.items[i].priority == allocation.Essential
-	}
-	if !essential || a.tokens.mayBeEssential(caller) {
-		return nil
-	}
-	f := reasonFault(allocation.ScopeDenied, "priority: credential "+caller+" may not say essential; use interactive or batch, or write essential behind its token in the node's token file")
-	return &f
-}
-
 // caller is the credential's name of a request, or why it is refused. With fromLoopback a caller on this machine needs no
 // token.
 func (t tokens) caller(r *http.Request, fromLoopback bool) (string, *fault) {
-	if len(t) == 0 {
-		return LoopbackCredential, nil
-	}
 	given := r.Header.Values("Authorization")
 	if len(given) == 0 && fromLoopback && isLoopback(r.RemoteAddr) {
 		return LoopbackCredential, nil
@@ -167,6 +125,9 @@ func (t tokens) caller(r *http.Request, fromLoopback bool) (string, *fault) {
 
 // bearer is the credential's name for the values of an Authorization header, or why it is refused.
 func (t tokens) bearer(given []string) (string, *fault) {
+	if _, isKey := keyIn(given); isKey { // also where everybody on this machine may call
+		return "", &fault{kind: tokenUnknown, detail: "a caller's key is no gateway's token; send the key to /v1/admit"}
+	}
 	if len(t) == 0 {
 		return LoopbackCredential, nil
 	}

@@ -151,7 +151,7 @@ func TestAPIMetricsFromLoopback(t *testing.T) {
 	}
 	w := newAPIWorld(t)
 	wantStatus(t, w.call("GET", "/metrics", ""), 200, "tranche_ready 1")
-	if w.owner.force = allocation.Overloaded; len(w.tokens) != 0 {
+	if w.owner.force = allocation.Overloaded; len(w.tokens()) != 0 {
 		t.Error("has tokens")
 	}
 }

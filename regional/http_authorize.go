@@ -31,7 +31,7 @@ const (
 	deadlineMillis   = "deadline_ms" // a parameter
 	labelsFrom       = "labels_from" // a parameter: label:Header pairs, for gateways that cannot copy one header to another
 	deniedAs403      = "403"
-	authorizeHeaders = "Tranche-Label-NAME, Tranche-Cost-UNIT, Tranche-Op, Tranche-Lifetime, Tranche-Priority, Tranche-Legacy and Tranche-Token"
+	authorizeHeaders = "Tranche-Label-NAME, Tranche-Cost-UNIT, Tranche-Op, Tranche-Lifetime, Tranche-Priority, Tranche-Legacy, Tranche-Key-Fingerprint and Tranche-Token"
 )
 
 // originals are the headers of what the caller asked the gateway, by the gateway's way of naming them.
@@ -78,7 +78,7 @@ func (a *api) gatewayCaller(r *http.Request) (string, *fault) {
 			given = append(given, "Bearer "+secret)
 		}
 	}
-	name, refused := a.tokens.bearer(given)
+	name, refused := a.tokens().bearer(given)
 	if refused != nil {
 		refused.status = http.StatusServiceUnavailable
 	}
@@ -170,6 +170,10 @@ func (h *headerReader) tranche(name string, values []string) {
 	text := values[0]
 	switch {
 	case name == tokenHeader:
+	case name == fingerprintHeader:
+		if h.body.fingerprint = text; len(values) > 1 || text != "" && !allocation.ValidFingerprint(text) {
+			h.wrong(name, wrongFingerprint, fixFingerprint)
+		}
 	case !isLabel && !isCost && name != opHeader && name != lifetimeHeader && name != legacyHeader && name != priorityHeader:
 		h.wrong(name, "is not known", "use "+authorizeHeaders+", and let no such header of a caller through")
 	case len(values) > 1:

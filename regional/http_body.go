@@ -44,9 +44,10 @@ const (
 	fieldItems
 	fieldLegacy
 	fieldPriority
+	fieldFingerprint
 )
 
-var fieldNames = []string{"labels", "costs", "op", "deadline_ms", "lifetime", "admission_id", "tenant", "items", "legacy", "priority"}
+var fieldNames = []string{"labels", "costs", "op", "deadline_ms", "lifetime", "admission_id", "tenant", "items", "legacy", "priority", "key_fingerprint"}
 
 // fieldsOf names a set of fields.
 func fieldsOf(set field) string {
@@ -72,6 +73,8 @@ type callBody struct {
 	items    []callBody
 	legacy   string // what the limiter says that is still in force
 	priority allocation.Priority
+
+	fingerprint string // of an external key, as a gateway names it
 }
 
 // read reads the body of a call that takes these fields. Its fault names all that is wrong.
@@ -185,6 +188,11 @@ func (b *callBody) readField(r *jsonReader, f field) {
 		b.items = readItems(r)
 	case fieldPriority:
 		b.priority = readPriority(r)
+	case fieldFingerprint:
+		text, ok := r.text()
+		if b.fingerprint = text; ok && !allocation.ValidFingerprint(text) {
+			r.wrong(wrongFingerprint, fixFingerprint)
+		}
 	case fieldLegacy:
 		text, ok := r.text()
 		if b.legacy = text; ok && text != legacyAllow && text != legacyDeny {
@@ -193,7 +201,12 @@ func (b *callBody) readField(r *jsonReader, f field) {
 	}
 }
 
-const itemFields = fieldLabels | fieldCosts | fieldOp | fieldLifetime | fieldID | fieldLegacy | fieldPriority
+const itemFields = fieldLabels | fieldCosts | fieldOp | fieldLifetime | fieldID | fieldLegacy | fieldPriority | fieldFingerprint
+
+const (
+	wrongFingerprint = "is not a fingerprint"
+	fixFingerprint   = "send the one that `tranche keys fingerprint` makes, never the key itself"
+)
 
 func readItems(r *jsonReader) []callBody {
 	var items []callBody

@@ -57,9 +57,20 @@ var goldenCases = map[allocation.Reason]func(w *apiWorld) *http.Response{
 		return w.admit("b", `{"labels":{"tenant":"stepped"},"priority":"batch"}`)
 	},
 	allocation.ScopeDenied: func(w *apiWorld) *http.Response {
-		w.tokens = twoTokens(w.t)
-		defer func() { w.tokens = nil }()
+		w.live = NewLiveTokens(twoTokens(w.t))
+		defer func() { w.live = NewLiveTokens(nil) }()
 		return w.call("POST", "/v1/admit", `{"labels":{"tenant":"acme"},"priority":"essential"}`, "Admission-Id: a", "Authorization: Bearer "+tokenA)
+	},
+	allocation.Blocked: func(w *apiWorld) *http.Response {
+		w.learn(blockDocument("b-1", allocation.Block{Match: allocation.Labels{"tenant": "acme"}, Until: worldEnd, Reason: "leak", By: "kim"}))
+		return w.admit("a", `{"labels":{"tenant":"acme"}}`)
+	},
+	allocation.KeyUnknown: func(w *apiWorld) *http.Response {
+		return w.call("POST", "/v1/admit", `{"labels":{"tenant":"acme"}}`, "Admission-Id: a", "Authorization: Bearer "+worldKey)
+	},
+	allocation.KeyRevoked: func(w *apiWorld) *http.Response {
+		w.learn(keyDocument(func(k *allocation.Key) { k.Revoked = &allocation.Lifted{At: 1, By: "kim"} }))
+		return w.call("POST", "/v1/admit", `{"labels":{"tenant":"acme"}}`, "Admission-Id: a", "Authorization: Bearer "+worldKey)
 	},
 	allocation.CostExceedsLimit: func(w *apiWorld) *http.Response {
 		return w.admit("a", `{"labels":{"tenant":"acme"},"costs":{"requests":101}}`)

@@ -99,7 +99,12 @@ func (a *api) match(w http.ResponseWriter, r *http.Request, caller string) {
 	}
 	catalogue := a.Catalogue()
 	body.op, body.costs = allocation.Check, map[string]int64{}
+	if refused := a.barsReading(r.Context(), body.labels[tenantLabel]); refused != nil {
+		writeFault(w, *refused)
+		return
+	}
 	request := a.request(&body, caller, correlationOf(r.Header))
+	request.Presented = keyOf(r.Context())
 	plan := planAtNoCost(catalogue, request, allocation.At(arrived))
 	answer := matchBody{Region: catalogue.Region, Budgets: make([]matchedBody, len(plan.Lines))}
 	if plan.Refusal != "" {

@@ -68,6 +68,14 @@ func (a *api) findDecision(w http.ResponseWriter, r *http.Request, caller string
 		writeFault(w, *invalid(allocation.FieldError{Field: "admission_id", Problem: problem, Fix: fixAdmissionID}))
 		return
 	}
+	refused := a.barsReading(r.Context(), params["tenant"])
+	if refused == nil {
+		refused = a.speaksFor(caller, params["tenant"])
+	}
+	if refused != nil {
+		writeFault(w, *refused)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), readDeadline)
 	defer cancel()
 	d, found, err := a.Find(ctx, allocation.IDKey{Credential: caller, Tenant: params["tenant"], ID: id})

@@ -63,6 +63,14 @@ func (l *Late) Export(ctx context.Context, after string, limit int) (Account, er
 	return Account{}, ErrNotReady
 }
 
+// PutDocument asks the node.
+func (l *Late) PutDocument(ctx context.Context, d allocation.Document) (bool, error) {
+	if n := l.now.Load(); n != nil {
+		return n.PutDocument(ctx, d)
+	}
+	return false, ErrNotReady
+}
+
 // Status is the node's; without one it is not ready.
 func (l *Late) Status() NodeStatus {
 	if n := l.now.Load(); n != nil {

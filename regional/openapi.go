@@ -54,6 +54,7 @@ type operation struct {
 	parameters            []any          // besides
 	answers               map[int]object // by status: content type to schema
 	open                  bool           // needs no token
+	document              reflect.Type   // of the body, instead of request; nil: none
 }
 
 func (s *schemas) paths() object {
@@ -89,6 +90,9 @@ func (s *schemas) operations() []operation {
 		{path: decisionsPath + "{admission_id}", method: "get", summary: "Where an admission stands", parameters: []any{path1("admission_id"), tenant}, answers: decided},
 		{path: "/v1/reservations", method: "get", summary: "Open reservations, a page at a time", parameters: pages, answers: json200(reflect.TypeFor[reservationsBody]())},
 		{path: "/v1/account", method: "get", summary: "All that the owner holds, for verify", parameters: pages, answers: json200(reflect.TypeFor[accountBody]())},
+		{path: blocksPath, method: "get", summary: "The blocks that this region knows", answers: json200(reflect.TypeFor[blocksBody]())},
+		{path: blocksPath, method: "post", summary: "Block in this region, as an operator", document: reflect.TypeFor[blockRequest](), answers: json200(reflect.TypeFor[blockBody]())},
+		{path: liftPath, method: "post", summary: "Lift a block that was made in this region, as an operator", document: reflect.TypeFor[blockRequest](), answers: json200(reflect.TypeFor[blockBody]())},
 		{path: "/v1/shadow", method: "get", summary: "What shadow saw: what enforcement would have refused", answers: json200(reflect.TypeFor[ShadowReport]())},
 		{path: "/v1/status", method: "get", summary: "The node and its region", answers: json200(reflect.TypeFor[NodeStatus]())},
 		{path: "/healthz", method: "get", summary: "The process runs", answers: text200, open: true},
@@ -149,9 +153,18 @@ func (s *schemas) decisions() map[int]object {
 	return out
 }
 
+// operationID is made from the path; a second method of it has its name in front.
+func operationID(o operation) string {
+	id := strings.Trim(strings.NewReplacer("/v1", "", "/", "_", "{", "", "}", "", ".", "_").Replace(o.path), "_")
+	if o.path == blocksPath && o.method == "post" {
+		return "make_" + id
+	}
+	return id
+}
+
 // operation writes one down, with the faults that may hit every call.
 func (s *schemas) operation(o operation) object {
-	out := object{"summary": o.summary, "operationId": strings.Trim(strings.NewReplacer("/v1", "", "/", "_", "{", "", "}", "", ".", "_").Replace(o.path), "_")}
+	out := object{"summary": o.summary, "operationId": operationID(o)}
 	if len(o.parameters) > 0 {
 		out["parameters"] = o.parameters
 	}
@@ -159,8 +172,8 @@ func (s *schemas) operation(o operation) object {
 		out["security"] = []any{}
 	}
 	faults := []int{http.StatusMethodNotAllowed}
-	if !o.open {
-		faults = append(faults, http.StatusUnauthorized, http.StatusServiceUnavailable)
+	if !o.open { // a caller's key may not call every path
+		faults = append(faults, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
 	}
 	if len(o.parameters) > 0 || o.request != 0 {
 		faults = append(faults, http.StatusBadRequest)
@@ -168,9 +181,10 @@ func (s *schemas) operation(o operation) object {
 	if o.request != 0 {
 		out["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": s.body(o.request, o.required)}}}
 		faults = append(faults, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
-		if o.request&(fieldPriority|fieldItems) != 0 {
-			faults = append(faults, http.StatusForbidden)
-		}
+	}
+	if o.document != nil {
+		out["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": s.of(o.document)}}}
+		faults = append(faults, http.StatusBadRequest, http.StatusNotFound, http.StatusUnsupportedMediaType)
 	}
 	if o.path == decisionsPath+"{admission_id}" {
 		faults = append(faults, http.StatusNotFound)

@@ -60,6 +60,7 @@ func (s *schemas) gatewayPath() object {
 		text("header", opHeader, "spend, reserve or check"), text("header", lifetimeHeader, "Of a reservation, like 90s or 10m."),
 		text("header", priorityHeader, "essential, interactive or batch; interactive if it is absent. Essential only if the token may say so."),
 		text("header", legacyHeader, "allow or deny: what a limiter says that is still in force."),
+		text("header", fingerprintHeader, "The fingerprint of an external key that the gateway saw."),
 		text("header", tokenHeader, "The gateway's token, where Authorization is the caller's."),
 		text("query", deniedStatus, "403: every refusal has this status."), query1(deadlineMillis, "1 to 30000; default 1000"),
 		query1(labelsFrom, "label:Header pairs with commas between them: labels from other headers"),

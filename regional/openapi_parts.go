@@ -105,6 +105,8 @@ func (s *schemas) requestField(f field) object {
 		out := oneOf(allocation.Priorities()...)
 		out["description"] = "What is refused first as a budget is used up. interactive unless given; essential only if the token may say so."
 		return out
+	case fieldFingerprint:
+		return object{"type": "string", "pattern": "^fp_[0-9a-f]{20}$", "description": "Of an external key that the gateway saw: for blocks, and as evidence."}
 	case fieldLegacy:
 		return oneOf(legacyAllow, legacyDeny)
 	case fieldItems:

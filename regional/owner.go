@@ -126,8 +126,9 @@ type Owner interface {
 	Reservations(ctx context.Context, after allocation.IDKey, limit int) ([]allocation.Admission, error)
 
 	// PutDocument stores a document that was made in this region, and is stated from the next call on until the coordinator
-	// tells it. It changes nothing, and answers false, if what is stored is not to be replaced by it.
-	PutDocument(ctx context.Context, w Writer, d allocation.Document) (bool, error)
+	// tells it. It changes nothing, and answers false, if what is stored is not to be replaced by it. It needs no writer: made
+	// again it does nothing. Once it returns, every batch that begins reads it.
+	PutDocument(ctx context.Context, d allocation.Document) (bool, error)
 
 	// Export reads the whole account of the owner at one snapshot, shares and usage by budget, after the named budget,
 	// at most limit budgets: for verify.

@@ -104,14 +104,14 @@ func testUntold(o *owner) {
 	is()
 	here := document("here", 1, 0)
 	_, before := o.documents(0)
-	if ok, err := o.Other.PutDocument(o.Context(), o.second, here); err != nil || !ok {
+	if ok, err := o.Other.PutDocument(o.Context(), here); err != nil || !ok {
 		o.Fatal(ok, err)
 	}
 	is("here")
 	if seen, after := o.documents(before); len(seen) != 1 || after <= before {
 		o.Fatalf("the nodes do not hear of it: %+v", seen)
 	}
-	if ok, err := o.Owner.PutDocument(o.Context(), o.w, here); err != nil || ok {
+	if ok, err := o.Owner.PutDocument(o.Context(), here); err != nil || ok {
 		o.Fatal("it was stored twice", err)
 	}
 	newer := o.answer()

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"tranche/allocation"
-	"tranche/regional"
 )
 
 // madeHere is under which history a document was told that the coordinator never told.
@@ -62,32 +61,38 @@ func (a *application) writeDocuments(ctx context.Context, change int64) (bool, e
 }
 
 // PutDocument stores a document that was made in this region.
-func (s *Store) PutDocument(ctx context.Context, rw regional.Writer, d allocation.Document) (stored bool, err error) {
+func (s *Store) PutDocument(ctx context.Context, d allocation.Document) (stored bool, err error) {
 	c, err := newDocumentColumns([]allocation.Document{d})
-	if err != nil {
-		return false, err
+	if err == nil {
+		stored, err = s.putDocument(ctx, c)
 	}
-	err = s.write(ctx, rw, switchShared, func(ctx context.Context, t *transaction) (*pgx.Batch, error) {
-		a := &application{t: t}
-		if _, err := a.readLife(ctx); err != nil {
-			return nil, err
-		}
-		if err := a.lockOwner(ctx); err != nil {
-			return nil, err
-		}
-		next := a.changes + 1
-		tag, err := t.conn.Exec(ctx, upsertDocuments, c.args(madeHere, next)...)
-		if stored = tag.RowsAffected() > 0; err != nil || !stored {
-			return nil, err
-		}
-		b := &pgx.Batch{}
-		b.Queue(raiseChanges, next)
-		return b, nil
-	})
 	if err != nil {
 		return false, fmt.Errorf("store %s %s: %w", d.Kind, d.Name, err)
 	}
 	return stored, nil
+}
+
+func (s *Store) putDocument(ctx context.Context, c documentColumns) (stored bool, err error) {
+	var now life
+	var changes int64
+	b := &pgx.Batch{}
+	s.queueBegin(b, switchShared)
+	b.Queue(lockOwner).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&now.deployment, &now.incarnation, &now.history.Number, &now.history.Stamp, &now.observedAt, &changes)
+	})
+	t, err := s.start(ctx, b)
+	if err != nil {
+		return false, translate(err)
+	}
+	tag, err := t.conn.Exec(ctx, upsertDocuments, c.args(madeHere, changes+1)...)
+	if err != nil || tag.RowsAffected() == 0 {
+		t.abandon()
+		return false, translate(err)
+	}
+	b = &pgx.Batch{}
+	b.Queue(raiseChanges, changes+1)
+	b.Queue(notHandedOver)
+	return true, translate(t.commitWithout(ctx, b))
 }
 
 // queueUntold reads the documents that the next call is to state.

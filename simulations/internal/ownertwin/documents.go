@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"tranche/allocation"
-	"tranche/regional"
 )
 
 // madeHere is under which history a document was told that the coordinator never told, as in regional/postgres.
@@ -37,20 +36,32 @@ func (x *transaction) putDocuments(list []allocation.Document, told, next int64)
 }
 
 // PutDocument implements regional.Owner.
-func (o *Owner) PutDocument(ctx context.Context, rw regional.Writer, d allocation.Document) (stored bool, err error) {
-	err = o.write(ctx, rw, "document", switchShared, func(x *transaction) (bool, error) {
+func (o *Owner) PutDocument(ctx context.Context, d allocation.Document) (stored bool, err error) {
+	x, err := o.start(ctx, "document", switchShared, func(x *transaction) error {
+		if err := o.belongs(x.db.tables); err != nil {
+			return err
+		}
 		if err := x.take(lockKey{kind: lockOwner}, false); err != nil {
-			return false, err
+			return err
 		}
 		row, there := x.db.tables.documents[d.Ref()]
-		if stored = !there || d.Replaces(row.Document); !stored {
-			return false, nil
-		}
-		next := x.db.tables.owner.changes + 1
-		x.change(putOwner(func(r *ownerRow) { r.changes = next }))
-		_, err := x.putDocuments([]allocation.Document{d}, madeHere, next)
-		return true, err
+		stored = !there || d.Replaces(row.Document)
+		return d.Check()
 	})
+	switch {
+	case err == nil && !stored:
+		o.abandon(x)
+	case err == nil:
+		err = o.commitWithout(ctx, x, func() error {
+			if err := x.notHandedOver(); err != nil {
+				return err
+			}
+			next := x.db.tables.owner.changes + 1
+			x.change(putOwner(func(r *ownerRow) { r.changes = next }))
+			_, err := x.putDocuments([]allocation.Document{d}, madeHere, next)
+			return err
+		})
+	}
 	if err != nil {
 		return false, fmt.Errorf("store %s %s: %w", d.Kind, d.Name, err)
 	}

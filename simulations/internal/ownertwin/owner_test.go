@@ -156,10 +156,8 @@ func (s served) Reservations(ctx context.Context, after allocation.IDKey, limit 
 	})
 }
 
-func (s served) PutDocument(ctx context.Context, w regional.Writer, d allocation.Document) (bool, error) {
-	return ask(ctx, s.process, "document", func(ctx context.Context) (bool, error) {
-		return s.owner.PutDocument(ctx, w.(servedWriter).writer, d)
-	})
+func (s served) PutDocument(ctx context.Context, d allocation.Document) (bool, error) {
+	return ask(ctx, s.process, "document", func(ctx context.Context) (bool, error) { return s.owner.PutDocument(ctx, d) })
 }
 
 func (s served) Export(ctx context.Context, after string, limit int) (regional.Account, error) {
