@@ -142,3 +142,12 @@ func (a *api) speaksFor(caller, tenant string) *fault {
 func (b *callBody) anyFingerprint() bool {
 	return b.fingerprint != "" || slices.ContainsFunc(b.items, func(i callBody) bool { return i.fingerprint != "" })
 }
+
+// forKey leaves what a caller with a key of its own may see: the evidence and the accounts are the gateways' and operators'.
+func (b *answerBody) forKey() {
+	b.Budgets = []budgetBody{}
+	b.Evidence = evidenceBody{
+		Correlation: b.Evidence.Correlation, Tenant: b.Evidence.Tenant, Credential: b.Evidence.Credential,
+		Priority: b.Evidence.Priority, Fingerprint: b.Evidence.Fingerprint,
+	}
+}

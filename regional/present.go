@@ -107,6 +107,7 @@ type evidenceBody struct {
 	Credential     string `json:"credential"`
 	Node           string `json:"node,omitempty"`
 	Priority       string `json:"priority,omitempty"` // that it counted as
+	Fingerprint    string `json:"key_fingerprint,omitempty"`
 }
 
 // presented is a decision, ready to be told.
@@ -138,6 +139,9 @@ func (a *api) present(d *allocation.Decision) presented {
 	}
 	for i := range d.Budgets {
 		p.body.Budgets[i] = budgetOf(&d.Budgets[i], p.now)
+	}
+	if allocation.IsKeyCredential(d.Key.Credential) {
+		p.body.forKey()
 	}
 	switch {
 	case !d.Admitted():
@@ -259,7 +263,7 @@ func evidenceOf(d *allocation.Decision, at int64) evidenceBody {
 	e := evidenceBody{
 		Incarnation: d.Evidence.Incarnation, Config: d.Evidence.Config, LedgerRevision: d.Evidence.LedgerRevision,
 		Correlation: d.Evidence.Correlation, Tenant: d.Key.Tenant, Credential: d.Key.Credential, Node: d.Evidence.Node,
-		Priority: string(d.Evidence.Priority),
+		Priority: string(d.Evidence.Priority), Fingerprint: d.Evidence.Fingerprint,
 	}
 	if d.Evidence.ObservedAt != 0 {
 		age := max(0, at-d.Evidence.ObservedAt) / 1000
