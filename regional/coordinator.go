@@ -28,7 +28,7 @@ var ErrTokenUnknown = errors.New("it does not know this region's token")
 // HTTPCoordinator calls any of a coordinator's replicas; after a failure the next call goes to the next one.
 type HTTPCoordinator struct {
 	urls   []string
-	token  string
+	token  atomic.Pointer[string]
 	client *http.Client
 	next   atomic.Uint32
 }
@@ -39,7 +39,8 @@ func NewHTTPCoordinator(addresses []string, token string, config *tls.Config) (*
 	if len(addresses) == 0 {
 		return nil, errors.New("no address of a coordinator: give --coordinator https://HOST:7070")
 	}
-	c := &HTTPCoordinator{token: token}
+	c := &HTTPCoordinator{}
+	c.SetToken(token)
 	for _, a := range addresses {
 		u, err := url.Parse(strings.TrimRight(a, "/"))
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -64,6 +65,9 @@ func loopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
+
+// SetToken changes the region's token: the next call comes with it.
+func (c *HTTPCoordinator) SetToken(token string) { c.token.Store(&token) }
 
 // Sync makes one call to one replica.
 func (c *HTTPCoordinator) Sync(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
@@ -100,7 +104,7 @@ func (c *HTTPCoordinator) post(ctx context.Context, to string, body []byte, answ
 		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer "+c.token)
+	r.Header.Set("Authorization", "Bearer "+*c.token.Load())
 	resp, err := c.client.Do(r)
 	if err != nil {
 		return unwrapURL(err)

@@ -78,7 +78,7 @@ When the coordinator cannot be reached the region goes on with the shares that i
 	f.StringVar(&o.dataDir, "data-dir", "", "`FOLDER` of the Postgres of --dev")
 	f.StringVar(&o.listen, "listen", "127.0.0.1:7080", "`ADDRESS` to serve the API on")
 	o.tls.flags(f)
-	f.StringVar(&o.gatewayTokens, "gateway-token-file", "", "`FILE` of gateways' tokens, a line each: NAME TOKEN; needed to listen beyond this machine")
+	f.StringVar(&o.gatewayTokens, "gateway-token-file", "", "`FILE` of gateways' tokens, a line each: NAME TOKEN and what it may do; read again when it changes; needed to listen beyond this machine")
 	f.StringVar(&o.name, "name", "", "`NAME` of this node, unique in its region (default: host name and port)")
 	f.StringVar(&o.advertise, "advertise", "", "`URL` at which operators reach this node (default: from --listen)")
 	f.DurationVar(&o.syncEvery, "sync-every", time.Second, "how long the coordinator may hold a call that has nothing to say")
@@ -196,8 +196,9 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 		Coordinator: coordinator, SyncEvery: o.syncEvery, Retention: allocation.Duration(o.retention / time.Second), Lanes: o.lanes,
 		Log: log, Metrics: metrics, Memory: o.memory.open(),
 	}
+	live := regional.NewLiveTokens(gateways)
 	door := regional.HTTPConfig{
-		Tokens: gateways, Metrics: metrics, Logger: log.Named("http"), Forward: forward, Shadow: o.shadow, Watch: regional.NewWatch(a.now()),
+		Live: live, Metrics: metrics, Logger: log.Named("http"), Forward: forward, Shadow: o.shadow, Watch: regional.NewWatch(a.now()),
 	}
 	open := func(ctx context.Context) (*postgres.Store, error) { return a.openOwner(ctx, o, deployment, log) }
 	backend, run, shut, err := o.backend(ctx, config, open, log)
@@ -209,6 +210,7 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 	if err != nil {
 		return err
 	}
+	go o.reread(ctx, live, coordinator, log)
 	log.Info("listening", "address", listener.Addr().String(), "tls", tlsConfig != nil, "region", o.region, "version", Version())
 	return serve(ctx, nodeServer(door, backend, tlsConfig, log), listener, run, log, beside)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -14,7 +15,52 @@ import (
 
 func (a *App) tokensCommand() *cobra.Command {
 	return parent("tokens", "Make and revoke tokens of the coordinator", "  tranche tokens create alice --role viewer",
-		a.createTokenCommand(), a.listTokensCommand(), a.revokeTokenCommand())
+		a.createTokenCommand(), a.listTokensCommand(), a.rotateTokenCommand(), a.revokeTokenCommand())
+}
+
+func (a *App) rotateTokenCommand() *cobra.Command {
+	var overlap, file string
+	c := &cobra.Command{
+		Use: "rotate NAME", Short: "Make the next token of a name; the one before it is taken until --overlap is over", Args: exactly("NAME"),
+		Long: `Make the next token of a name, of an admin, a viewer, or a region (region:NAME). Both are taken until the overlap is over,
+so whoever uses it can change it without a moment in between. A node reads its --region-token-file again when it changes.`,
+		Example: "  tranche tokens rotate region:us-east --overlap 24h --token-file us-east-2.token",
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			var q coordinator.RotateRequest
+			if q.Overlap, err = duration("overlap", overlap); err != nil {
+				return err
+			}
+			client, _, err := a.coordinator(c)
+			if err != nil {
+				return err
+			}
+			var t coordinator.TokenAnswer
+			call := api.Call{Method: http.MethodPost, Path: "/v1/tokens/" + url.PathEscape(args[0]) + "/rotate", Body: q}
+			if _, err := client.Do(c.Context(), call, &t); err != nil {
+				return err
+			}
+			if file != "" {
+				if err := writeSecret(file, t.Token); err != nil {
+					return fmt.Errorf("the token is made, but could not be written: %w; rotate it once more", err)
+				}
+				t.Token = ""
+			}
+			switch {
+			case a.json:
+				return a.printJSON(t)
+			case file != "":
+				a.printf("token %s (%s) is in %s; the one before it is taken until %s\n", t.Name, t.Role, file, cmp.Or(t.OldUntil, "now"))
+			default:
+				a.printf("token %s (%s), shown only now: %s\nthe one before it is taken until %s\n", t.Name, t.Role, t.Token, cmp.Or(t.OldUntil, "now"))
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&overlap, "overlap", "24h", "`DURATION` for which both are taken; 0s ends the old one at once")
+	c.Flags().StringVar(&file, "token-file", "", "`FILE` to write the token to (mode 0600) instead of printing it")
+	a.withCoordinator(c)
+	a.withJSON(c)
+	return c
 }
 
 func (a *App) createTokenCommand() *cobra.Command {
