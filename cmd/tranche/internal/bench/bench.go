@@ -160,10 +160,12 @@ func (b *bench) alternate(ctx context.Context, result *Case, arms ...arm) (map[s
 				return nil, ctx.Err()
 			}
 			b.progress("%s, round %d of %d: %s …", result.Name, round+1, b.Rounds, a.name)
+			used := processorTime(b.cluster.PID())
 			t, err := a.run(ctx, b.Each)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", a.name, err)
 			}
+			t.cpu = processorTime(b.cluster.PID()) - used
 			all[a.name].rounds = append(all[a.name].rounds, t)
 			b.told("%s, round %d of %d: %s: %s a second, p50 %s, p99 %s", result.Name, round+1, b.Rounds, a.name,
 				whole(t.rate()), short(t.latency.quantile(0.5)), short(t.latency.quantile(0.99)))

@@ -156,10 +156,10 @@ func replays(ctx context.Context, b *bench, result *Case) error {
 	for range knownIDs {
 		known = append(known, names.next())
 	}
-	w.counted(callersOf(64, func(i int, note func(outcome, time.Duration)) {
+	w.counted(callersOf(64, func(i int, told note) {
 		ask := inProcess(w.nodes[0], patience, spend(acme))
 		for n := i; n < knownIDs; n += 64 {
-			note(truth(ctx, ask, known[n]), 0)
+			told(truth(ctx, ask, known[n], ask(ctx, known[n])), 0, 0, true)
 		}
 	}))
 	again := func(int) func(string) allocation.Request {

@@ -96,7 +96,7 @@ func overTheWire(ctx context.Context, b *bench, result *Case) error {
 func (w *world) batchArm(b *bench, s *server) arm {
 	return arm{"batches of 100", "16 connections, each with 100 admissions a request", func(ctx context.Context, d time.Duration) (tally, error) {
 		var failure error
-		t := callersOf(batchConnections, func(_ int, note func(outcome, time.Duration)) {
+		t := callersOf(batchConnections, func(_ int, n note) {
 			c, err := dial(s.address())
 			if err != nil {
 				failure = err
@@ -120,7 +120,7 @@ func (w *world) batchArm(b *bench, s *server) arm {
 				}
 				took := time.Since(from)
 				for _, o := range batchAnswer(answer) {
-					note(o, took)
+					n(o, took, took, true)
 				}
 			}
 		})

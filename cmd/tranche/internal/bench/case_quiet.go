@@ -132,7 +132,8 @@ func cold(ctx context.Context, b *bench, result *Case) error {
 		if err != nil {
 			return t, err
 		}
-		t.counts[truth(ctx, inProcess(n, patience, spend(labels[1])), names.next())]++
+		ask, id := inProcess(n, patience, spend(labels[1])), names.next()
+		t.counts[truth(ctx, ask, id, ask(ctx, id))]++
 		t.took = time.Since(began)
 		t.latency.add(t.took)
 		return w.counted(t), nil

@@ -34,9 +34,12 @@ type client func(ctx context.Context, id string) outcome
 // tally is what came of many requests.
 type tally struct {
 	counts  [outcomes]int64
-	latency histogram
+	latency histogram     // to the first answer
+	slowest time.Duration // from when it was asked, not from when it was due
+	after   int64         // decisions that came after the end of an open loop: they do not count for its rate
 	took    time.Duration
 	batch   float64 // requests a transaction, where that is known
+	cpu     float64 // seconds of the processor, of this process and of Postgres
 }
 
 func (t *tally) merge(o *tally) {
@@ -44,6 +47,9 @@ func (t *tally) merge(o *tally) {
 		t.counts[i] += o.counts[i]
 	}
 	t.latency.merge(&o.latency)
+	t.slowest = max(t.slowest, o.slowest)
+	t.after += o.after
+	t.cpu += o.cpu
 	t.took = max(t.took, o.took)
 }
 
@@ -55,7 +61,7 @@ func (t *tally) rate() float64 {
 	if t.took <= 0 {
 		return 0
 	}
-	return float64(t.decided()) / t.took.Seconds()
+	return float64(t.decided()-t.after) / t.took.Seconds()
 }
 
 func outcomeOf(d *allocation.Decision) outcome {
@@ -72,15 +78,20 @@ func outcomeOf(d *allocation.Decision) outcome {
 	return refused
 }
 
+// note takes down what became of one request: what it was told in the end, how long its first answer took from when it was
+// due, and from when it was asked, and whether it came in time to count.
+type note func(o outcome, due, asked time.Duration, counts bool)
+
 // closed runs so many callers for a while: each asks again as soon as it was answered.
 func closed(ctx context.Context, d time.Duration, callers int, byTime bool, each func(caller int) client) tally {
-	return callersOf(callers, func(i int, note func(outcome, time.Duration)) {
+	return callersOf(callers, func(i int, n note) {
 		ask, names := each(i), newIDs(byTime)
 		end := time.Now().Add(d)
 		for from := time.Now(); from.Before(end) && ctx.Err() == nil; {
-			o := truth(ctx, ask, names.next())
+			id := names.next()
+			o := ask(ctx, id)
 			now := time.Now()
-			note(o, now.Sub(from))
+			n(truth(ctx, ask, id, o), now.Sub(from), now.Sub(from), true)
 			from = now
 		}
 	})
@@ -90,7 +101,7 @@ func closed(ctx context.Context, d time.Duration, callers int, byTime bool, each
 const tallies = 64
 
 // callersOf runs the callers, and joins what they noted.
-func callersOf(callers int, body func(i int, note func(outcome, time.Duration))) tally {
+func callersOf(callers int, body func(i int, n note)) tally {
 	var shared [tallies]struct {
 		sync.Mutex
 		tally
@@ -100,11 +111,15 @@ func callersOf(callers int, body func(i int, note func(outcome, time.Duration)))
 	for i := range callers {
 		t := &shared[i%tallies]
 		all.Go(func() {
-			body(i, func(o outcome, took time.Duration) {
+			body(i, func(o outcome, due, asked time.Duration, counts bool) {
 				t.Lock()
 				defer t.Unlock()
 				t.counts[o]++
-				t.latency.add(took)
+				t.latency.add(due)
+				t.slowest = max(t.slowest, asked)
+				if !counts && o <= refused {
+					t.after++
+				}
 			})
 		})
 	}
@@ -118,28 +133,34 @@ func callersOf(callers int, body func(i int, note func(outcome, time.Duration)))
 }
 
 // open sends requests at a rate of so many a second, whatever becomes of those before, as long as one of the callers is
-// free. A request's latency counts from when it was due: one that had to wait for a caller is late, not left out.
+// free. A request's latency counts from when it was due: one that had to wait for a caller is late, not left out. The rate
+// is that of the decisions within the time; those that come later are in the books, and count for nothing else.
 func open(ctx context.Context, d time.Duration, callers int, perSecond float64, byTime bool, each func(caller int) client) tally {
 	var tickets atomic.Int64
 	began := time.Now()
+	end := began.Add(d)
 	most := int64(perSecond * d.Seconds())
-	return callersOf(callers, func(i int, note func(outcome, time.Duration)) {
+	t := callersOf(callers, func(i int, n note) {
 		ask, names := each(i), newIDs(byTime)
 		for ctx.Err() == nil {
-			n := tickets.Add(1) - 1
-			if n >= most {
+			ticket := tickets.Add(1) - 1
+			if ticket >= most {
 				return
 			}
-			due := began.Add(time.Duration(float64(n) / perSecond * float64(time.Second)))
+			due := began.Add(time.Duration(float64(ticket) / perSecond * float64(time.Second)))
 			time.Sleep(time.Until(due))
-			note(truth(ctx, ask, names.next()), time.Since(due))
+			id, asked := names.next(), time.Now()
+			o := ask(ctx, id)
+			now := time.Now()
+			n(truth(ctx, ask, id, o), now.Sub(due), now.Sub(asked), now.Before(end))
 		}
 	})
+	t.took = d
+	return t
 }
 
-// truth asks, and asks again under the same id while the outcome is unknown: then a replay is the admission itself.
-func truth(ctx context.Context, ask client, id string) outcome {
-	o := ask(ctx, id)
+// truth asks again under the same id while the outcome is unknown: then a replay is the admission itself.
+func truth(ctx context.Context, ask client, id string, o outcome) outcome {
 	if o != unknown && o != failed {
 		return o
 	}

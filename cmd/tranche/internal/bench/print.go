@@ -19,10 +19,10 @@ func (b *bench) print(r *Report) error {
 	w := tabwriter.NewWriter(b.Out, 0, 0, 2, ' ', 0)
 	for _, c := range r.Cases {
 		fmt.Fprintf(w, "\n%s: %s\n", strings.ToUpper(c.Name), c.What)
-		fmt.Fprintln(w, "  ARM\tA SECOND\tADMITTED\tREPLAYED\tREFUSED\t503\tP50\tP99\tP99.9\tBATCH")
+		fmt.Fprintln(w, "  ARM\tA SECOND\tADMITTED\tREPLAYED\tREFUSED\t503\tP50\tP99\tP99.9\tBATCH\tCPU")
 		for _, m := range c.Measured {
-			fmt.Fprintf(w, "  %s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", m.Arm, whole(m.Rate), m.Admitted, m.Replayed, m.Refused,
-				m.Unavailable+m.Unknown, shortMillis(m.P50), shortMillis(m.P99), shortMillis(m.P999), orNothing(m.Batch))
+			fmt.Fprintf(w, "  %s\t%s\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", m.Arm, whole(m.Rate), m.Admitted, m.Replayed, m.Refused,
+				m.Unavailable+m.Unknown, shortMillis(m.P50), shortMillis(m.P99), shortMillis(m.P999), orNothing(m.Batch), microseconds(m.CPU))
 		}
 		fmt.Fprintln(w)
 		for _, f := range c.Figures {
@@ -110,4 +110,11 @@ func orNothing(f float64) string {
 		return ""
 	}
 	return strconv.FormatFloat(f, 'f', 0, 64)
+}
+
+func microseconds(us float64) string {
+	if us == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(us, 'f', 0, 64) + " µs"
 }

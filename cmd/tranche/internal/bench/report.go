@@ -51,6 +51,9 @@ type Measured struct {
 	P999        float64   `json:"p999_ms"`
 	Max         float64   `json:"max_ms"`
 	Batch       float64   `json:"batch,omitempty"` // requests a transaction, where that is known
+	// CPU is microseconds of the processor for each answer, of Postgres and of this process, clients included. It says what a
+	// rate says on a machine that has nothing else to do, and is disturbed less by one that has. 0: not known on this system.
+	CPU float64 `json:"cpu_us,omitempty"`
 }
 
 // Figure is a ratio or a bound that was measured, and what it should be.
@@ -138,6 +141,7 @@ func (s *series) measured() Measured {
 		Unavailable: t.counts[unavailable], Unknown: t.counts[unknown] + t.counts[failed],
 		P50: millis(t.latency.quantile(0.5)), P99: millis(t.latency.quantile(0.99)), P999: millis(t.latency.quantile(0.999)),
 		Max: millis(t.latency.most()), Batch: median(batches),
+		CPU: 1e6 * t.cpu / float64(max(1, t.decided()+t.counts[unavailable])),
 	}
 }
 
