@@ -31,7 +31,15 @@ type lane struct {
 	carry  []*call // to be decided first in the next batch
 	pace   estimate
 	kicked int // the last kick that it saw
+	last   int // requests that it gathered last
 }
+
+// Bounds of gathering under load. Each batch costs its database as much as some tens of requests do, so where many came last
+// time a lane gives the next ones a moment to arrive, rather than begin with the first few.
+const (
+	gatherFrom = 16                   // requests of the last batch
+	gatherMost = 2 * time.Millisecond // and never more than a quarter of what a batch takes
+)
 
 // run decides until ctx ends, and then what is left in its hands.
 func (ln *lane) run(ctx context.Context) {
@@ -67,7 +75,7 @@ func (ln *lane) gather(ctx context.Context) []*call {
 	batch := ln.carry
 	ln.carry = nil
 	if len(batch) == 0 {
-		return ln.node.waiting.wait(ctx, nil, MaxBatchRequests, &ln.kicked)
+		return ln.more(ctx, ln.node.waiting.wait(ctx, nil, MaxBatchRequests, &ln.kicked))
 	}
 	if batch[0].alone {
 		half := max(1, len(batch)/2)
@@ -75,6 +83,17 @@ func (ln *lane) gather(ctx context.Context) []*call {
 		return batch[:half]
 	}
 	return ln.node.waiting.take(batch, max(0, MaxBatchRequests-len(batch)))
+}
+
+// more waits a moment for the rest of a batch that is much smaller than the last one was.
+func (ln *lane) more(ctx context.Context, batch []*call) []*call {
+	n := ln.node
+	if ln.last >= gatherFrom && len(batch) > 0 && len(batch) < ln.last/2 {
+		n.cfg.Runtime.Sleep(ctx, min(gatherMost, ln.pace.typical(n.now())/4))
+		batch = n.waiting.take(batch, MaxBatchRequests-len(batch))
+	}
+	ln.last = len(batch)
+	return batch
 }
 
 // work runs one batch to its end.

@@ -178,9 +178,12 @@ func (s *Store) Peek(ctx context.Context, want regional.Want) (regional.Seen, er
 	for _, u := range want.Usage {
 		keys.add(u.UsageKey)
 	}
-	q.Queue(readUsage, append(keys.args(), newIDKeys(want.OfIDs).args()...)...).Query(func(rows pgx.Rows) error {
-		return eachUsage(rows, b.seen.Usage)
-	})
+	read := func(rows pgx.Rows) error { return eachUsage(rows, b.seen.Usage) }
+	if len(want.OfIDs) > 0 {
+		q.Queue(readUsageOfIDs, append(keys.args(), newIDKeys(want.OfIDs).args()...)...).Query(read)
+	} else if len(want.Usage) > 0 {
+		q.Queue(readUsage, keys.args()...).Query(read)
+	}
 	if missing := newMissing(want.Usage); len(missing.terms) > 0 {
 		q.Queue(peekUsage, missing.args()...).Query(b.wouldMake)
 	}

@@ -108,7 +108,8 @@ var (
 
 	lockUsage      = usageQuery(givenKeys, "for update")
 	lockUsageOfIDs = usageQuery(keysOfIDs, "for update")
-	readUsage      = usageQuery(keysOfIDs, "limit 1")
+	readUsage      = usageQuery(givenKeys, "limit 1")
+	readUsageOfIDs = usageQuery(keysOfIDs, "limit 1")
 
 	selectIDs = `
 select w.n, a.place, a.payload, a.op, a.state, a.made_at, a.expires_at, a.latest_at, a.budgets, a.instances, a.periods, a.classes, a.rest

@@ -55,9 +55,14 @@ func (w *world) serveNoOp(node *server) (*server, error) {
 func (w *world) httpArm(b *bench, name string, s *server, books bool) arm {
 	what := "256 connections, each with one request at a time"
 	return arm{name, what, func(ctx context.Context, d time.Duration) (tally, error) {
+		requests, transactions := batches(w.nodes)
 		t := closed(ctx, d, connections, !b.Random, func(int) client {
 			return overHTTP(s.address(), "/v1/admit", "", func(string) []byte { return acmeBody }, patience, oneAnswer)
 		})
+		after, afterTransactions := batches(w.nodes)
+		if books && afterTransactions > transactions {
+			t.batch = (after - requests) / (afterTransactions - transactions)
+		}
 		if books {
 			w.counted(t)
 		}
