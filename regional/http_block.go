@@ -11,7 +11,10 @@ import (
 	"tranche/allocation"
 )
 
-const blocksPath, liftPath = "/v1/blocks", "/v1/blocks/lift"
+const (
+	blocksPath = "/v1/blocks"
+	liftPath   = "/v1/blocks/lift"
+)
 
 // maxBlockBytes bounds the body of a block.
 const maxBlockBytes = 64 << 10
