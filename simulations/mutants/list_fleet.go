@@ -61,6 +61,10 @@ var (
 		Faults: map[string]int{"cut-link": 2, "crash-node": 1}, Every: 4 * time.Second, Watched: true, Nodes: 2, Clients: 3, Think: 100 * time.Millisecond,
 		Operate: -1, Drift: -1, AtCommit: -1, Clocks: "right",
 	}}
+	policed = arena{name: "floors, ladders, and a greatest age of evidence", focus: fleet.Focus{
+		Faults: map[string]int{"cut-region": 3, "cut-link": 1}, Every: 4 * time.Second, Policed: true, Nodes: 2, Clients: 3, Think: 100 * time.Millisecond,
+		Operate: -1, Drift: -1, AtCommit: -1, Clocks: "right",
+	}}
 	midnights = arena{name: "midnight by several versions of the time-zone data", long: 100 * time.Second, focus: fleet.Focus{
 		Faults: map[string]int{"zone-data": 4, "crash-coordinator": 1}, Every: 4 * time.Second, Operate: 3 * time.Second, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right",
 	}}
@@ -124,6 +128,10 @@ func fleetMutants() []Mutant {
 		inFleet("shadow-refuses", "a budget in shadow refuses", watching, ownerSeams(watchedRefuses(allocation.Shadow)), 11),
 		inFleet("meter-refuses", "a budget that only counts refuses", watching, ownerSeams(watchedRefuses(allocation.Meter)), 11),
 		inFleet("enforce-for-flips", "a part that is enforced is drawn by each node for itself, so that one id is in and out of it", watching, enforceForFlips, 11),
+
+		inFleet("degraded-is-free", "what a ladder degrades is charged to no budget", policed, ownerSeams(degradedIsFree), 7),
+		inFleet("batch-spends-protected", "batch work spends what is protected", policed, ownerSeams(floorUnseen), 11),
+		inFleet("stale-in-strict", "a budget that refuses on old evidence admits on it", policed, ownerSeams(staleInStrict), 11),
 
 		inFleet("apply-any-generation", "an owner applies a grant of an older generation", late, broken(ownertwin.Breaks{AnyGeneration: true}), 8),
 		inFleet("forget-ids-after-restart", "the ids are forgotten when the database restarts", restarts, broken(ownertwin.Breaks{UnloggedIDs: true}), 6),

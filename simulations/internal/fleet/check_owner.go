@@ -106,6 +106,7 @@ func (c *checks) judgeSpender(r *region, x *ownertwin.Commit, k allocation.Usage
 
 // judgeCharges holds what a commit charges against the admissions that it commits (invariants 6, 7, 10, 13).
 func (c *checks) judgeCharges(r *region, x *ownertwin.Commit) {
+	c.judgeFloors(r, x)
 	want := map[allocation.UsageKey]charge{}
 	add := func(a *allocation.Admission, sign int64) {
 		for _, line := range a.Lines {

@@ -15,6 +15,7 @@ type claim struct {
 	labels allocation.Labels
 	costs  map[string]int64
 	life   allocation.Duration
+	rank   allocation.Priority
 	made   time.Duration
 
 	asked    []*asking
@@ -48,7 +49,7 @@ func (c *claim) request(op allocation.Op) allocation.Request {
 	r := allocation.Request{Op: op, Key: c.key}
 	switch op {
 	case allocation.Spend, allocation.Reserve, allocation.Check:
-		r.Labels, r.Costs, r.Lifetime = c.labels, c.costs, c.life
+		r.Labels, r.Costs, r.Lifetime, r.Priority = c.labels, c.costs, c.life, c.rank
 	case allocation.Settle, allocation.Release, allocation.Extend, allocation.Lapse:
 	}
 	return r

@@ -86,6 +86,9 @@ func (c *client) claim(op allocation.Op) *claim {
 	if tenant == tenantPlaced {
 		cl.labels["place"] = oneOf(c.random, c.region.name, c.region.name, c.fleet.plan.regions[0].name, "nowhere")
 	}
+	if tenant == tenantPoliced {
+		cl.rank = oneOf(c.random, allocation.Priorities()...)
+	}
 	if op == allocation.Reserve {
 		cl.life = allocation.Duration(1 + c.random.IntN(10))
 	}

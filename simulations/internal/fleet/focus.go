@@ -33,6 +33,7 @@ type Focus struct {
 	Limit        int64 // of each budget, at most
 	Demand       bool  // all budgets that can be have policy demand
 	Watched      bool  // some budgets are in shadow, or only count
+	Policed      bool  // some budgets have a floor, a ladder, or a greatest age of evidence
 }
 
 var clockKinds = map[string]clockKind{"right": clocksRight, "nodes": clocksOfNodes, "databases": clocksOfDatabases, "coordinators": clocksOfCoordinators, "all": clocksOfAll}
@@ -62,6 +63,9 @@ func (x *Focus) narrow(p *plan) {
 	}
 	if x.Watched && !slices.Contains(p.tenants(), tenantWatched) {
 		p.addWatched(rand.New(rand.NewPCG(uint64(*p.budgets[0].Limit), 2)))
+	}
+	if x.Policed && !slices.Contains(p.tenants(), tenantPoliced) {
+		p.addPoliced(rand.New(rand.NewPCG(uint64(*p.budgets[0].Limit), 3)))
 	}
 	for i := range p.budgets {
 		if b := &p.budgets[i]; x.Limit > 0 && *b.Limit > x.Limit {

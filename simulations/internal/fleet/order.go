@@ -36,13 +36,18 @@ type rowState struct {
 	from           time.Duration
 	held           int64 // granted and not returned
 	target         int64
+	protected      int64
 	used, reserved int64
 	charged        int64 // by the admissions of the commit that led to it
 	clock          int64 // at which that commit was decided
 }
 
-func (s rowState) free(limit int64) int64 {
-	return max(0, min(s.held, s.target, limit)-s.used)
+// free is what traffic of a priority may still take.
+func (s rowState) free(p allocation.Priority, limit int64) int64 {
+	if p == allocation.Essential {
+		return max(0, min(s.held, max(s.target, s.used+s.protected), limit)-s.used)
+	}
+	return max(0, min(s.held, s.target, limit)-s.used-s.protected)
 }
 
 type idState struct {
@@ -77,7 +82,7 @@ func (o *order) show(x *ownertwin.Commit) {
 			for _, class := range []allocation.Class{allocation.General, allocation.Protected} {
 				if e, ok := s.EntryFor(start, class); ok {
 					k := rowKey{r.name, allocation.UsageKey{Budget: s.Budget, Period: start, Class: class}}
-					o.shares[k] = enter(o.shares[k], rowState{from: at, held: e.Granted - e.Returned, target: e.Target})
+					o.shares[k] = enter(o.shares[k], rowState{from: at, held: e.Granted - e.Returned, target: e.Target, protected: e.Protected})
 				}
 			}
 		}
@@ -86,7 +91,7 @@ func (o *order) show(x *ownertwin.Commit) {
 	for _, u := range merged(x.Usage) {
 		k := rowKey{r.name, u.After.UsageKey}
 		s := rowState{
-			from: at, held: u.After.Granted - u.After.Returned, target: u.After.Target, used: u.After.Spent + u.After.Reserved,
+			from: at, held: u.After.Granted - u.After.Returned, target: u.After.Target, protected: u.After.Protected, used: u.After.Spent + u.After.Reserved,
 			reserved: u.After.Reserved, charged: charged[u.After.UsageKey], clock: x.Clock,
 		}
 		o.judgeCharge(r, x, u, s, alone[u.After.UsageKey])
@@ -118,9 +123,15 @@ func merged(list []ownertwin.UsageChange) (out []ownertwin.UsageChange) {
 	return out
 }
 
+// newLine is a line of a new admission, and whose it is.
+type newLine struct {
+	*allocation.AdmissionLine
+	priority allocation.Priority
+}
+
 // chargesOf is what a commit charges to each row by new admissions, and the line of the only one that it changes a row by.
-func chargesOf(x *ownertwin.Commit) (charged map[allocation.UsageKey]int64, alone map[allocation.UsageKey]*allocation.AdmissionLine) {
-	charged, alone = map[allocation.UsageKey]int64{}, map[allocation.UsageKey]*allocation.AdmissionLine{}
+func chargesOf(x *ownertwin.Commit) (charged map[allocation.UsageKey]int64, alone map[allocation.UsageKey]newLine) {
+	charged, alone = map[allocation.UsageKey]int64{}, map[allocation.UsageKey]newLine{}
 	seen := map[allocation.UsageKey]int{}
 	for _, a := range x.Inserted {
 		for i := range a.Lines {
@@ -130,7 +141,7 @@ func chargesOf(x *ownertwin.Commit) (charged map[allocation.UsageKey]int64, alon
 			}
 			charged[line.UsageKey] += line.Requested
 			seen[line.UsageKey]++
-			alone[line.UsageKey] = line
+			alone[line.UsageKey] = newLine{line, a.First.Priority}
 		}
 	}
 	for _, a := range x.Updated {
@@ -148,19 +159,19 @@ func chargesOf(x *ownertwin.Commit) (charged map[allocation.UsageKey]int64, alon
 }
 
 // judgeCharge judges that what a commit takes fitted when its turn came, and that what it tells of the row is so.
-func (o *order) judgeCharge(r *region, x *ownertwin.Commit, u ownertwin.UsageChange, now rowState, line *allocation.AdmissionLine) {
+func (o *order) judgeCharge(r *region, x *ownertwin.Commit, u ownertwin.UsageChange, now rowState, line newLine) {
 	before := u.Before.Spent + u.Before.Reserved
 	if now.used > before {
 		limit := o.checks.highestOf(u.After)
-		if line != nil {
+		if line.AdmissionLine != nil {
 			limit = line.Limit
 		}
-		room := max(0, min(u.After.Granted-u.Before.Returned, u.After.Target, limit))
+		room := max(0, min(u.After.Granted-u.Before.Returned, max(u.After.Target, before+u.After.Protected), limit))
 		o.checks.must(now.used <= max(before, room), 2, "%s takes %d of %s, period %s, and its share had room for %d", r.name, now.used-before, u.After.Budget, u.After.Period, max(0, room-before))
 	}
-	if line != nil && x.What == "batch" {
-		o.checks.must(line.Remaining == now.free(line.Limit) && line.Share == now.held, 12,
-			"%s admits %s of %s, and says that %d of %d remain of its share; it is %d of %d", r.name, x.Inserted[0].ID, u.After.Budget, line.Remaining, line.Share, now.free(line.Limit), now.held)
+	if line.AdmissionLine != nil && x.What == "batch" {
+		o.checks.must(line.Remaining == now.free(line.priority, line.Limit) && line.Share == now.held, 12,
+			"%s admits %s of %s, and says that %d of %d remain of its share; it is %d of %d", r.name, x.Inserted[0].ID, u.After.Budget, line.Remaining, line.Share, now.free(line.priority, line.Limit), now.held)
 	}
 }
 
@@ -203,7 +214,7 @@ func (o *order) told(r *region, from time.Duration, d allocation.Decision) {
 		return
 	}
 	for _, b := range d.Budgets {
-		if d.Admitted() || b.Limit == 0 || b.Reason != allocation.RegionShareSpent && b.Reason != allocation.CeilingReached && b.Reason != allocation.CapacityStranded {
+		if d.Admitted() || b.Limit == 0 || b.Reason != allocation.RegionShareSpent && b.Reason != allocation.CeilingReached && b.Reason != allocation.CapacityStranded && b.Reason != allocation.OnlyProtectedLeft {
 			continue
 		}
 		o.refused(r, from, d, b)
@@ -216,7 +227,7 @@ func (o *order) told(r *region, from time.Duration, d allocation.Decision) {
 }
 
 func (o *order) refused(r *region, from time.Duration, d allocation.Decision, b allocation.BudgetDecision) {
-	known, short, exact := refusedBy(o.statesOf(rowKey{r.name, b.UsageKey}), from, d.At, b)
+	known, short, exact := refusedBy(o.statesOf(rowKey{r.name, b.UsageKey}), from, d.At, d.Evidence.Priority, b)
 	if !known {
 		o.checks.fleet.notes["refusals without a row"]++
 		return
@@ -228,16 +239,21 @@ func (o *order) refused(r *region, from time.Duration, d allocation.Decision, b 
 // refusedBy says whether any state since the question is known, whether the cost did not fit in one of them, and whether
 // as much was left in such a one as the answer says. A refusal that stands in a batch between two others may have seen what
 // no commit shows: by then the batch had charged all that it charges, at most.
-func refusedBy(states []rowState, from time.Duration, decided int64, b allocation.BudgetDecision) (known, short, exact bool) {
+// What only essential traffic may spend counts as left, unless it is what refuses.
+func refusedBy(states []rowState, from time.Duration, decided int64, p allocation.Priority, b allocation.BudgetDecision) (known, short, exact bool) {
+	all := allocation.Essential
+	if b.Reason == allocation.OnlyProtectedLeft {
+		all = p
+	}
 	for i, s := range states {
 		if i+1 < len(states) && states[i+1].from < from {
 			continue
 		}
 		known = true
-		if free := s.free(b.Limit); b.Requested > free {
-			short, exact = true, exact || b.Remaining == free
+		if b.Requested > s.free(all, b.Limit) {
+			short, exact = true, exact || b.Remaining == s.free(p, b.Limit)
 		}
-		if s.clock == decided && i > 0 && b.Requested > states[i-1].free(b.Limit)-s.charged {
+		if s.clock == decided && i > 0 && b.Requested > states[i-1].free(all, b.Limit)-s.charged {
 			short, exact = true, true
 		}
 	}

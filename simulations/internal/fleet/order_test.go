@@ -33,11 +33,11 @@ func TestRefusedBy(t *testing.T) {
 		"after the last, and it fitted": {45, 5, 5, 5, true, false, false},
 	} {
 		b := allocation.BudgetDecision{Limit: 100, Requested: c.cost, Remaining: c.left}
-		if known, short, exact := refusedBy(states, c.from, int64(c.decided), b); known != c.known || short != c.short || exact != c.ok {
+		if known, short, exact := refusedBy(states, c.from, int64(c.decided), "", b); known != c.known || short != c.short || exact != c.ok {
 			t.Errorf("%s: %v, %v, %v", name, known, short, exact)
 		}
 	}
-	if known, _, _ := refusedBy(nil, 0, 0, allocation.BudgetDecision{}); known {
+	if known, _, _ := refusedBy(nil, 0, 0, "", allocation.BudgetDecision{}); known {
 		t.Error("a row that never was")
 	}
 }

@@ -78,6 +78,9 @@ func newPlan(r, more *rand.Rand, start time.Time) *plan {
 	p.drawPlaces(more)
 	p.faults.drawMore(more)
 	p.drawWatched(more)
+	if more.IntN(4) == 0 {
+		p.addPoliced(more)
+	}
 	return p
 }
 
@@ -138,7 +141,7 @@ func (p *plan) tenants() []string {
 	all := []string{tenantSteady, tenantSteady, tenantChanging, tenantChanging, tenantOnce, tenantTemplate}
 	for _, b := range p.budgets {
 		switch tenant := b.Match["tenant"]; {
-		case tenant == tenantPlaced, b.Name == "watched/shadow":
+		case tenant == tenantPlaced, b.Name == "watched/shadow", b.Name == "policed/floor":
 			all = append(all, tenant)
 		}
 	}
