@@ -22,6 +22,8 @@
 // # Files
 //
 //	budget*, labels, match     what operators declare, and which budgets a request hits
+//	instead, routes            overrides of a default; endpoints and their capabilities
+//	priority, protected, ladder*, evidence    what is refused first, and on what
 //	window, calendar, periods, term, instant    when: periods are computed once, then written down
 //	split                      fixed and home: the share of each region
 //	demand*                    demand: what a term hands out at once, who is given more, who is asked to return

@@ -64,7 +64,7 @@ func (l Ledger) Reconcile(h Holder, held Share, st ShareStatement, stamp string)
 			a.Granted, a.Returned = max(a.Granted, r.granted), max(a.Returned, r.returned)
 			if newer {
 				a.Target, a.Protected = r.target, min(r.protected, r.target)
-				e.Protected = max(e.Protected, a.Protected)
+				e.Protected = max(e.Protected, a.protectedInAll(*e))
 			}
 			// In the line that was lost the limit may have been higher: what is out then is explained by it.
 			e.Highest = max(e.Highest, r.limit, l.out(*e))

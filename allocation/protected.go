@@ -53,6 +53,18 @@ func proportionUp(n, part, whole int64) int64 {
 	return int64(q)
 }
 
+// protectedInAll is at least what a whole entry protects of which this is a part: for a ledger that is made anew from what an
+// owner holds. It errs upwards, until the ledger follows its budget.
+func (a Allocation) protectedInAll(e Entry) int64 {
+	switch {
+	case a.Protected <= 0:
+		return 0
+	case e.Protected > 0 || a.Target >= e.Limit: // it is known
+		return a.Protected
+	}
+	return proportion(a.Protected, e.Limit, a.Target)
+}
+
 // protectedConserved finds a floor that is higher than the budget's, or than the target that it is a part of.
 func (l Ledger) protectedConserved(e Entry, start Instant) error {
 	for _, a := range e.Allocations {

@@ -64,6 +64,7 @@ type RegionShare struct {
 	Granted          int64                 `json:"granted"`
 	Returned         int64                 `json:"returned"`
 	Target           int64                 `json:"target"`
+	Protected        int64                 `json:"protected,omitempty"` // of the target: for essential traffic
 	Spent            int64                 `json:"spent"`
 	Reserved         int64                 `json:"reserved"`
 	Overdraft        int64                 `json:"overdraft"`
@@ -103,7 +104,7 @@ func (s *Service) termShares(l allocation.Ledger) TermShares {
 	for _, al := range l.EntryAt(i).Allocations {
 		st, statedAt := s.lastStatement(al.Holder, refOf(l))
 		r := RegionShare{
-			Region: al.Region, Incarnation: al.Incarnation, Class: al.Class, Granted: al.Granted, Returned: al.Returned, Target: al.Target,
+			Region: al.Region, Incarnation: al.Incarnation, Class: al.Class, Granted: al.Granted, Returned: al.Returned, Target: al.Target, Protected: al.Protected,
 			StatedGeneration: st.Generation, StatedAt: statedAt, InContact: s.canBeAsked(al.Holder, at),
 		}
 		held := al.Held()

@@ -97,7 +97,7 @@ func (n *Node) fullest() []BudgetStatus {
 		}
 		out = append(out, BudgetStatus{
 			Budget: u.Budget, Instance: u.Instance, Class: u.Class, Unit: b.Budget.Unit, Period: u.Period, Until: u.Until,
-			Limit: limit, Share: u.Granted - u.Returned, Spent: u.Spent, Reserved: u.Reserved, Spendable: u.Spendable(limit),
+			Limit: limit, Share: u.Granted - u.Returned, Spent: u.Spent, Reserved: u.Reserved, Spendable: u.Spendable(limit), Protected: u.Protected,
 		})
 	}
 	return out

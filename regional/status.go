@@ -78,5 +78,6 @@ type BudgetStatus struct {
 	Share     int64              `json:"share"` // of this region
 	Spent     int64              `json:"spent"`
 	Reserved  int64              `json:"reserved"`
+	Protected int64              `json:"protected,omitempty"` // of the share: for essential traffic
 	Spendable int64              `json:"spendable"`
 }

@@ -251,3 +251,29 @@ func TestStaleEvidenceInBothModes(t *testing.T) {
 	l.cut.Store(false)
 	until(allocation.Allow, "in contact again")
 }
+
+// Under overload essential traffic is the last to be refused, and is never refused while a permit is left. If this fails a cap turns
+// an incident into an outage of what matters most.
+func TestEssentialIsRefusedLast(t *testing.T) {
+	n, _ := node(t, `"budget":"a","limit":300,"protected":30,"ladder":"standard"`)
+	order := []allocation.Priority{allocation.Essential, allocation.Interactive, allocation.Batch}
+	admitted, first := map[allocation.Priority]int{}, map[allocation.Priority]int{}
+	total := 0
+	for i := range 400 {
+		for _, p := range order {
+			d := ask(n, allocation.Spend, fmt.Sprint(p, i), p, 1)
+			switch {
+			case d.Admitted():
+				admitted[p], total = admitted[p]+1, total+1
+			case first[p] == 0:
+				first[p] = total
+			}
+		}
+	}
+	if total != 300 || first[allocation.Batch] != 210 || first[allocation.Interactive] != 270 || first[allocation.Essential] != 300 {
+		t.Errorf("%v are admitted, and each was refused first when so many were spent of 300: %v", admitted, first)
+	}
+	if spent, _ := used(t, n, "a"); spent != 300 {
+		t.Errorf("%d are spent of 300", spent)
+	}
+}

@@ -16,6 +16,8 @@ type Decision struct {
 	Detail      string           `json:"detail"`
 	Decision    string           `json:"decision"`
 	Reason      string           `json:"reason"`
+	Action      string           `json:"action"`
+	Route       string           `json:"route"` // of degraded
 	AdmissionID string           `json:"admission_id"`
 	Region      string           `json:"region"`
 	State       string           `json:"state"`
@@ -77,6 +79,7 @@ type Admission struct {
 	Op       string // spend, reserve or check
 	Labels   map[string]string
 	Costs    map[string]int64
+	Priority string // empty: interactive
 	Deadline time.Duration // 0: the node's default
 }
 
@@ -86,6 +89,9 @@ func Admit(ctx context.Context, c *Client, r Admission) (Decision, error) {
 	body := map[string]any{"labels": r.Labels, "op": r.Op}
 	if len(r.Costs) > 0 {
 		body["costs"] = r.Costs
+	}
+	if r.Priority != "" {
+		body["priority"] = r.Priority
 	}
 	if r.Deadline > 0 {
 		body["deadline_ms"] = r.Deadline.Milliseconds()

@@ -14,7 +14,7 @@ import (
 
 func (a *App) checkCommand() *cobra.Command {
 	var costs []string
-	var id string
+	var id, priority string
 	var spend bool
 	var deadline time.Duration
 	c := &cobra.Command{
@@ -30,7 +30,7 @@ The status is 0 for an admission and 3 for a refusal.`,
 			if err != nil {
 				return err
 			}
-			r := api.Admission{ID: id, Op: string(allocation.Check), Labels: labels, Deadline: deadline}
+			r := api.Admission{ID: id, Op: string(allocation.Check), Labels: labels, Priority: priority, Deadline: deadline}
 			switch {
 			case spend && id == "":
 				return usagef("--spend needs --id: a name for this admission, so that it is charged once however often it is tried")
@@ -38,6 +38,9 @@ The status is 0 for an admission and 3 for a refusal.`,
 				return usagef("--id is for --spend: nothing is charged or remembered without it")
 			case spend:
 				r.Op = string(allocation.Spend)
+			}
+			if _, wrong := allocation.ParsePriority(priority); wrong != nil {
+				return usagef("--priority %s %s; %s", priority, wrong.Problem, wrong.Fix)
 			}
 			if r.Costs, err = amounts(costs); err != nil {
 				return err
@@ -60,6 +63,7 @@ The status is 0 for an admission and 3 for a refusal.`,
 	f.StringArrayVar(&costs, "cost", nil, "`UNIT=N`, for each unit but requests, which is 1 unless given")
 	f.BoolVar(&spend, "spend", false, "charge it")
 	f.StringVar(&id, "id", "", "admission `ID` of --spend")
+	f.StringVar(&priority, "priority", "", "`PRIORITY`: essential, interactive (default) or batch")
 	f.DurationVar(&deadline, "deadline", 0, "how long the node may take (default 1s)")
 	a.withNode(c)
 	a.withJSON(c)
@@ -96,6 +100,9 @@ func (a *App) showDecision(d api.Decision) error {
 	}
 	if d.Admitted() {
 		a.printf("admitted in %s%s\n", d.Region, yes(d.Replayed, " (a replay: charged before, not again)"))
+		if d.Action == allocation.ActionDegraded {
+			a.printf("  degraded: take the route %s\n", d.Route)
+		}
 		if s := d.Shadow; s != nil {
 			a.printf("  let through in shadow; enforcement would refuse it: %s (%s)\n", s.Would, s.Title)
 		}
