@@ -79,7 +79,7 @@ type Admission struct {
 	Op       string // spend, reserve or check
 	Labels   map[string]string
 	Costs    map[string]int64
-	Priority string // empty: interactive
+	Priority string        // empty: interactive
 	Deadline time.Duration // 0: the node's default
 }
 
