@@ -123,3 +123,20 @@ func TestRoutesComplete(t *testing.T) {
 		t.Errorf("a replay under another table: %+v", d)
 	}
 }
+
+// A block and a key's scope see what the table fills in. If this fails an endpoint slips past the block of its capability.
+func TestRoutesBeforeBlocks(t *testing.T) {
+	l := newOwner(granted{testBudget("a", "requests", 100), 50})
+	table, _ := json.Marshal(Routes{Routes: []Route{{"", "/exports/*", "export"}}})
+	block, _ := json.Marshal(Block{Match: Labels{LabelCapability: "export"}, From: firstMinute, Until: firstMinute + 3600, Reason: "r", By: "op"})
+	l.Catalogue = l.Catalogue.WithDocuments([]Document{
+		{Kind: KindRoutes, Name: NameRoutes, Version: 1, Number: 1, Body: table}, {Kind: KindBlock, Name: "b", Version: 1, Number: 2, Body: block},
+	}).With(2, nil, nil, nil)
+	for path, want := range map[string]Reason{"/exports/7": Blocked, "/other": Allow} {
+		r := request(Spend, path, requests(1))
+		r.Labels = Labels{LabelMethod: "GET", LabelPath: path}
+		if d := l.put(r); d.Reason != want {
+			t.Errorf("%s: %s, want %s", path, d.Reason, want)
+		}
+	}
+}

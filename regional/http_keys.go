@@ -120,7 +120,7 @@ func (a *api) overreaches(caller string, b *callBody) *fault {
 		bodies = []callBody{*b}
 	}
 	for i := range bodies {
-		if over := t.Limits.exceeded(bodies[i].labels); over != "" {
+		if over := t.Limits.exceeded(a.Catalogue().Complete(bodies[i].labels)); over != "" {
 			f := reasonFault(allocation.ScopeDenied, over+"; credential "+caller+" is limited in the node's token file")
 			return &f
 		}
