@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -34,17 +33,14 @@ func (a *App) recoverLedgersCommand() *cobra.Command {
 			if how.yes && region == "" {
 				return usagef("`%s --yes` needs --give-up REGION: without it nothing is changed", c.CommandPath())
 			}
-			if err := how.check(c.CommandPath()); err != nil {
-				return err
+			if region == "" {
+				if err := how.check(c.CommandPath()); err != nil {
+					return err
+				}
+				return ask(a, c, api.Call{Method: http.MethodGet, Path: "/v1/history"}, a.showStanding)
 			}
-			client, _, err := a.coordinator(c)
-			if err != nil {
-				return err
-			}
-			if region != "" {
-				return a.giveUp(c.Context(), client, region, how)
-			}
-			return a.standing(c.Context(), client)
+			q := coordinator.GiveUpRequest{Region: region, Reason: how.reason, By: how.by}
+			return act(a, c, how, api.Call{Method: http.MethodPost, Path: "/v1/history/give-up", Body: q}, a.showGivenUp)
 		},
 	}
 	c.Flags().StringVar(&region, "give-up", "", "`REGION` that will never state what it holds")
@@ -54,15 +50,7 @@ func (a *App) recoverLedgersCommand() *cobra.Command {
 	return c
 }
 
-func (a *App) giveUp(ctx context.Context, client *api.Client, region string, how acts) error {
-	q := coordinator.GiveUpRequest{Region: region, Reason: how.reason, By: how.by}
-	var g coordinator.GivenUp
-	if _, err := client.Do(ctx, api.Call{Method: http.MethodPost, Path: "/v1/history/give-up", Query: how.query(), Body: q}, &g); err != nil {
-		return err
-	}
-	if a.json {
-		return a.printJSON(g)
-	}
+func (a *App) showGivenUp(g coordinator.GivenUp) {
 	said := "is given up"
 	if g.DryRun {
 		said = "would be given up"
@@ -94,7 +82,6 @@ func (a *App) giveUp(ctx context.Context, client *api.Client, region string, how
 	if g.DryRun {
 		a.printf("nothing was changed; with --yes --reason TEXT --by NAME it is\n")
 	}
-	return nil
 }
 
 func incarnationText(g coordinator.GivenUp) string {
@@ -104,14 +91,7 @@ func incarnationText(g coordinator.GivenUp) string {
 	return "incarnation " + g.Incarnation
 }
 
-func (a *App) standing(ctx context.Context, client *api.Client) error {
-	var h coordinator.HistoryAnswer
-	if _, err := client.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/history"}, &h); err != nil {
-		return err
-	}
-	if a.json {
-		return a.printJSON(h)
-	}
+func (a *App) showStanding(h coordinator.HistoryAnswer) {
 	a.printf("deployment %s, history %s\n", h.Deployment, h.History)
 	if h.Freeze == nil {
 		a.printf("nothing is frozen: every region has stated what it holds\n")
@@ -133,7 +113,6 @@ func (a *App) standing(ctx context.Context, client *api.Client) error {
 		a.table([]string{"region", "incarnation", "in terms that begin before"}, rows)
 		a.printf("`tranche stranded list` says how much\n")
 	}
-	return nil
 }
 
 func historyState(r coordinator.HistoryRegion) string {

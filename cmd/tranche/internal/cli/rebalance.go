@@ -77,27 +77,15 @@ as it is. A budget of policy demand moves permits by itself: set its min and max
 			if (len(args) == 1) == (len(q.match) > 0) {
 				return usagef("`%s` moves permits of one BUDGET, or of all that --match LABEL=VALUE finds", c.CommandPath())
 			}
-			client, _, err := a.coordinator(c)
-			if err != nil {
-				return err
-			}
 			call := api.Call{Method: http.MethodPost}
 			if dry {
 				call.Query = url.Values{"dry_run": {"true"}}
 			}
 			if len(args) == 0 {
-				return a.moveMatching(c, client, call, q)
+				return a.moveMatching(c, call, q)
 			}
 			call.Path, call.Body = "/v1/rebalances", coordinator.RebalanceRequest{Budget: args[0], From: q.from, To: q.to, Units: q.units, Percent: q.percent}
-			var r coordinator.RebalanceAnswer
-			if _, err := client.Do(c.Context(), call, &r); err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(r)
-			}
-			a.showMove(r)
-			return nil
+			return ask(a, c, call, a.showMove)
 		},
 	}
 	f := c.Flags()

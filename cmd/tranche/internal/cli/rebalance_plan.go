@@ -13,18 +13,10 @@ import (
 	"tranche/coordinator"
 )
 
-func (a *App) moveMatching(c *cobra.Command, client *api.Client, call api.Call, q wantedMove) error {
+func (a *App) moveMatching(c *cobra.Command, call api.Call, q wantedMove) error {
 	call.Path = "/v1/plans"
 	call.Body = coordinator.RebalancePlanRequest{From: q.from, To: q.to, Match: q.match, Units: q.units, Percent: q.percent}
-	var p coordinator.RebalancePlanAnswer
-	if _, err := client.Do(c.Context(), call, &p); err != nil {
-		return err
-	}
-	if a.json {
-		return a.printJSON(p)
-	}
-	a.showPlanOfMoves(p)
-	return nil
+	return ask(a, c, call, a.showPlanOfMoves)
 }
 
 func (a *App) showPlanOfMoves(p coordinator.RebalancePlanAnswer) {
@@ -79,23 +71,11 @@ func (a *App) showMoveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show ID", Short: "Show how far a rebalance, or a plan of many, is", Args: exactly("ID"), Example: "  tranche rebalance show 1796026108570-2ad61f43",
 		RunE: func(c *cobra.Command, args []string) error {
-			client, _, err := a.coordinator(c)
-			if err != nil {
-				return err
-			}
-			var p coordinator.RebalancePlanAnswer
-			_, err = client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/plans/" + url.PathEscape(args[0])}, &p)
+			err := ask(a, c, api.Call{Method: http.MethodGet, Path: "/v1/plans/" + url.PathEscape(args[0])}, a.showPlanOfMoves)
 			if problem, is := errors.AsType[*api.Error](err); is && problem.Status == http.StatusNotFound {
-				return a.showOneMove(c, client, args[0])
+				return ask(a, c, api.Call{Method: http.MethodGet, Path: "/v1/rebalances/" + url.PathEscape(args[0])}, a.showRebalance)
 			}
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(p)
-			}
-			a.showPlanOfMoves(p)
-			return nil
+			return err
 		},
 	}
 	a.withCoordinator(c)
@@ -103,18 +83,10 @@ func (a *App) showMoveCommand() *cobra.Command {
 	return c
 }
 
-func (a *App) showOneMove(c *cobra.Command, client *api.Client, id string) error {
-	var r coordinator.RebalanceAnswer
-	if _, err := client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/rebalances/" + url.PathEscape(id)}, &r); err != nil {
-		return err
-	}
-	if a.json {
-		return a.printJSON(r)
-	}
+func (a *App) showRebalance(r coordinator.RebalanceAnswer) {
 	a.printf("%s of each period of %s from %s to %s, from %s until %s: %s\n", counted(r.Units, "permit"), r.Budget, r.From, r.To, r.Since, r.Until, r.State)
 	a.printf("of one period: asked %d, returned %d, granted %d\n", r.Asked, r.Returned, r.Granted)
 	for _, n := range r.Notes {
 		a.printf("note: %s\n", n)
 	}
-	return nil
 }

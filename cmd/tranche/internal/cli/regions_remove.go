@@ -22,26 +22,9 @@ Drain it first, and take it out of the budgets that name it. It is removed when 
 it holds is written off: that stays out to each period's end. Its token ends. The name may be registered again.`,
 		Example: "  tranche regions remove us-east\n  tranche regions remove us-east --yes --reason 'the site closes' --by Ada",
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := how.check(c.CommandPath()); err != nil {
-				return err
-			}
-			client, _, err := a.coordinator(c)
-			if err != nil {
-				return err
-			}
-			call := api.Call{
-				Method: http.MethodDelete, Path: "/v1/regions/" + url.PathEscape(args[0]), Query: how.query(),
-				Body: coordinator.RemoveRequest{Reason: how.reason, By: how.by},
-			}
-			var r coordinator.RemoveAnswer
-			if _, err := client.Do(c.Context(), call, &r); err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(r)
-			}
-			a.showRemoval(r)
-			return nil
+			return act(a, c, how, api.Call{
+				Method: http.MethodDelete, Path: "/v1/regions/" + url.PathEscape(args[0]), Body: coordinator.RemoveRequest{Reason: how.reason, By: how.by},
+			}, a.showRemoval)
 		},
 	}
 	how.flags(c)

@@ -3,8 +3,6 @@ package cli
 import (
 	"fmt"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,37 +10,6 @@ import (
 	"tranche/cmd/tranche/internal/api"
 	"tranche/coordinator"
 )
-
-// acts is what a command that changes something for good needs: it previews unless it is told --yes, and is named.
-type acts struct {
-	yes, preview bool
-	reason, by   string
-}
-
-func (s *acts) flags(c *cobra.Command) {
-	c.Flags().BoolVar(&s.preview, "preview", false, "show what would happen, change nothing (the default)")
-	c.Flags().BoolVar(&s.yes, "yes", false, "do it; needs --reason and --by")
-	c.Flags().StringVar(&s.reason, "reason", "", "`TEXT` for the audit: why")
-	c.Flags().StringVar(&s.by, "by", "", "`NAME` of the person who answers for it")
-}
-
-// check says whether to do it, or only to preview.
-func (s *acts) check(path string) error {
-	switch {
-	case s.yes && s.preview:
-		return usagef("`%s` takes --yes or --preview, not both", path)
-	case s.yes && (strings.TrimSpace(s.reason) == "" || strings.TrimSpace(s.by) == ""):
-		return usagef("`%s --yes` needs --reason TEXT and --by NAME: both stand in the audit", path)
-	}
-	return nil
-}
-
-func (s *acts) query() url.Values {
-	if s.yes {
-		return nil
-	}
-	return url.Values{"dry_run": {"true"}}
-}
 
 func (a *App) writeOffCommand() *cobra.Command {
 	var q coordinator.WriteOffRequest
@@ -58,23 +25,8 @@ are still its own, and what it states to have spent is recorded.`,
 			if q.Budget == "" || q.Region == "" {
 				return usagef("`%s` needs --budget BUDGET and --region REGION", c.CommandPath())
 			}
-			if err := how.check(c.CommandPath()); err != nil {
-				return err
-			}
-			client, _, err := a.coordinator(c)
-			if err != nil {
-				return err
-			}
 			q.Reason, q.By = how.reason, how.by
-			var w coordinator.WriteOffAnswer
-			if _, err := client.Do(c.Context(), api.Call{Method: http.MethodPost, Path: "/v1/writeoffs", Query: how.query(), Body: q}, &w); err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(w)
-			}
-			a.showWriteOff(w)
-			return nil
+			return act(a, c, how, api.Call{Method: http.MethodPost, Path: "/v1/writeoffs", Body: q}, a.showWriteOff)
 		},
 	}
 	c.Flags().StringVar(&q.Budget, "budget", "", "`BUDGET` whose permits are stranded")
@@ -154,29 +106,14 @@ Nothing is taken from the region that is away: more may be spent in all, honestl
 the region calls again, when the term that runs now ends, or with --cancel.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			q.Budget = args[0]
-			client, _, err := a.coordinator(c)
-			if err != nil {
-				return err
-			}
 			if cancel {
-				return a.cancelCompensation(c, client, q.Budget)
+				return a.cancelCompensation(c, q.Budget)
 			}
 			if q.Region == "" || q.Units < 0 {
 				return usagef("`%s` needs --region REGION, and --units N of at least 1 if not all is to be compensated", c.CommandPath())
 			}
-			if err := how.check(c.CommandPath()); err != nil {
-				return err
-			}
 			q.Reason, q.By = how.reason, how.by
-			var answer coordinator.CompensateAnswer
-			if _, err := client.Do(c.Context(), api.Call{Method: http.MethodPost, Path: "/v1/compensations", Query: how.query(), Body: q}, &answer); err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(answer)
-			}
-			a.showCompensation(answer)
-			return nil
+			return act(a, c, how, api.Call{Method: http.MethodPost, Path: "/v1/compensations", Body: q}, a.showCompensation)
 		},
 	}
 	c.Flags().StringVar(&q.Region, "region", "", "`REGION` that holds the stranded permits")
@@ -204,7 +141,11 @@ func (a *App) showCompensation(c coordinator.CompensateAnswer) {
 	}
 }
 
-func (a *App) cancelCompensation(c *cobra.Command, client *api.Client, budget string) error {
+func (a *App) cancelCompensation(c *cobra.Command, budget string) error {
+	client, _, err := a.coordinator(c)
+	if err != nil {
+		return err
+	}
 	var list coordinator.CompensationsList
 	if _, err := client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/compensations"}, &list); err != nil {
 		return err
