@@ -36,12 +36,15 @@ func (w *world) flagOf(r *replica, region string) *coordinator.Contradiction {
 	return nil
 }
 
+// beside are the marks of a copy beside the original: the original's writers do not write there.
+func beside() []allocation.Mark { return []allocation.Mark{{Writer: "copy's", Count: 1, Value: "c"}} }
+
 // A second database behind a region's token calls for as long as nobody stops it. Without this it fills the audit, and an
 // operator who looks between two of its calls sees nothing wrong.
 func TestSecondDatabaseStaysVisible(t *testing.T) {
 	for name, spoil := range map[string]func(*allocation.SyncCall){
 		"empty":       func(c *allocation.SyncCall) { c.Incarnation, c.Home.System = "", "8" },
-		"failed over": func(c *allocation.SyncCall) { c.Home.Timeline = 2 },
+		"failed over": func(c *allocation.SyncCall) { c.Home.Timeline, c.Marks = 2, beside() },
 		"copy":        func(c *allocation.SyncCall) { c.Marks = []allocation.Mark{{Writer: "copy's", Count: 1, Value: "c"}} },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +96,7 @@ func TestContradictionsAreBounded(t *testing.T) {
 	r := w.replicas[0]
 	for i := range 50 {
 		call := east.call()
-		call.Home.System = fmt.Sprint(i)
+		call.Home.System, call.Marks = fmt.Sprint(i), beside()
 		if a, err := r.Sync(t.Context(), call); err != nil || a.Refusal == "" {
 			t.Fatalf("%+v %v", a, err)
 		}
@@ -103,7 +106,7 @@ func TestContradictionsAreBounded(t *testing.T) {
 	}
 	w.clock.move(80 * time.Second) // the recorded one called less than 90 s ago
 	call := east.call()
-	call.Home.System = "the last"
+	call.Home.System, call.Marks = "the last", beside()
 	if _, err := r.Sync(t.Context(), call); err != nil {
 		t.Fatal(err)
 	}

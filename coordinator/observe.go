@@ -50,11 +50,13 @@ func (s *Service) observe(o *observer) {
 		s.log.Info("etcd answers again", "silent_since", o.lastOf.UTC().Format(timeForm), "for", now.Sub(o.lastOf).Round(time.Second))
 	}
 	if o.away {
+		s.freshSince.Store(0)
 		return
 	}
 	if o.fresh.IsZero() {
 		o.fresh = now
 	}
+	s.freshSince.Store(o.fresh.UnixNano())
 	for _, c := range s.transitions(o, now) {
 		if c.silent {
 			s.log.Warn("region is silent: what it holds is reported as stranded", "region", c.region, "since", c.since.UTC().Format(timeForm))

@@ -33,7 +33,7 @@ func (d RegionDocument) settledWith(home allocation.Home) RegionDocument {
 // been named there: it is not given out again.
 func (s *Service) claimOf(r *region, call allocation.SyncCall) allocation.Claim {
 	d := r.doc.value
-	claim := d.residence().Judge(call.Incarnation, call.Home, call.Lost, r.inContact(s.now(), s.config.ReportUnreachableAfter))
+	claim := d.residence().Judge(call.Incarnation, call.Home, call.Lost, s.recordedCalls(r, call))
 	if claim == allocation.ClaimAgain && d.GivenUnder != s.state.descent().History {
 		return allocation.ClaimNew
 	}

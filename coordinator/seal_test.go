@@ -59,12 +59,20 @@ func TestSeal(t *testing.T) {
 	w.conserved()
 }
 
+// stays states a writer that does not go over to another database: its process may still be with the old one.
+func (f *fakeRegion) stays(r *replica) {
+	f.w.t.Helper()
+	f.marks = append(f.marks, allocation.Mark{Writer: f.name + "-stays", Count: 3, Value: "s"})
+	f.sync(r)
+}
+
 // A failover that an operator declares lossless and fenced is taken at once; the old primary is refused from then on.
 func TestAdoptFailover(t *testing.T) {
 	w, east, _ := two(t, 1)
 	r := w.replicas[0]
 	const path = "/v1/regions/us-east/adopt-failover"
 	w.must(r, 409, "POST", path, coordinator.AdoptRequest{Reason: "nobody calls", By: "kim"})
+	east.stays(r)
 	old := east.home
 	east.home.Timeline = 2
 	before := east.incarnation
@@ -86,6 +94,7 @@ func TestMovedHome(t *testing.T) {
 	w, east, _ := two(t, 1)
 	r := w.replicas[0]
 	before := east.incarnation
+	east.stays(r)
 	east.home.Timeline = 2
 	if a := east.sync(r); a.Refusal == "" || w.flagOf(r, "us-east") == nil {
 		t.Fatalf("a second database is served: %+v", a)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -72,7 +73,8 @@ type Service struct {
 
 	mu         sync.Mutex
 	leading    bool
-	trustLife  int // see trust.go
+	trustLife  int          // see trust.go
+	freshSince atomic.Int64 // since when this replica has heard all calls within a moment, Unix nanoseconds; 0: it does not
 	trust      clockTrust
 	clockWord  string    // why the clock is not trusted; empty: it is
 	audited    time.Time // of the last audit line

@@ -63,6 +63,7 @@ func (s *Service) syncFrom(ctx context.Context, from string, call allocation.Syn
 		}
 		v = s.hear(call, arrived)
 	}
+	v = s.awaitQuiet(ctx, call, v)
 	if v.err == nil && v.refusal == "" && v.claim == allocation.ClaimMove {
 		if err := s.move(ctx, from, call); err != nil {
 			return allocation.SyncAnswer{}, err

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -10,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"tranche/allocation"
 	"tranche/cmd/tranche/internal/api"
@@ -96,15 +93,7 @@ func promoted(t *testing.T, r *stage.Region) *cluster.Cluster {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Kill() })
-	conn, err := pgx.Connect(t.Context(), server.URL("tranche"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	var done bool
-	if err := conn.QueryRow(t.Context(), "select pg_promote()").Scan(&done); err != nil || !done {
-		t.Fatal(done, err)
-	}
+	promote(t, server)
 	return server
 }
 

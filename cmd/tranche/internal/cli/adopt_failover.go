@@ -22,7 +22,8 @@ It declares two things, which Tranche cannot find out:
   fenced    the old primary can never commit again
 
 The marks must be in place all the same: a database that lacks one that was stated begins anew, whatever is declared. Without
-this command the new database is taken by itself once the old one has been silent for --report-unreachable-after.`
+this command the new database is taken by itself once the old one has been silent for --report-unreachable-after, or for 4 s
+where all nodes that were known have gone over to it.`
 
 func (a *App) adoptFailoverCommand() *cobra.Command {
 	var how acts
