@@ -49,6 +49,7 @@ func (s *Service) routes(mux *http.ServeMux) {
 	})
 
 	s.endpointRoutes(mux)
+	s.explainRoutes(mux)
 	s.regionRoutes(mux)
 	s.historyRoutes(mux)
 	s.strandedRoutes(mux)

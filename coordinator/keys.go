@@ -23,6 +23,7 @@ import (
 //	                                           refusals/ see stranded_docs.go
 //	/tranche/documents/KIND/NAME               configuration other than budgets: see documents_carried.go
 //	/tranche/tokens/NAME                       a credential: role, hash
+//	/tranche/receipts/REGION/KEY               a key that a region signs receipts with
 //	/tranche/marks/WRITER                      the mark of one coordinator process
 //	/tranche/vouches/WRITER                    a coordinator without memory asks, and one with memory answers
 //	/tranche/audit/TIME-RANDOM                 one act (time: 20 digits, Unix microseconds)

@@ -46,7 +46,7 @@ func (s *Service) persistOften(ctx context.Context) error {
 func (s *Service) persist(ctx context.Context) error {
 	now := s.now()
 	s.state.mu.Lock()
-	var due []Change
+	due := s.dueReceiptKeys()
 	for _, r := range s.state.ordered {
 		if r.doc != nil {
 			due = append(due, s.dueOf(r, now)...)

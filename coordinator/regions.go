@@ -78,6 +78,7 @@ func (s *Service) registerRegion(ctx context.Context, who actor, name string, ow
 		}
 		change.Reads = append(change.Reads, tomb.known(regionKey(name)), s.state.tokens[token.Name].known(key))
 		change.Puts = append(change.Puts, put(regionKey(name), d), put(key, token), s.auditLine(who, "region.register", name, nil, d))
+		s.keepReceiptKey(&change, token)
 		return change, nil
 	})
 	return RegionAnswer{Region: name, Registered: d.Registered, Token: secret}, err
@@ -101,10 +102,12 @@ func (s *Service) renewRegionToken(ctx context.Context, who actor, name string) 
 		var token TokenDocument
 		secret, token = s.regionCredential(who, name)
 		key := tokenKey(token.Name)
-		return Change{
+		change := Change{
 			Reads: []Item{s.state.tokens[token.Name].known(key)},
 			Puts:  []Item{put(key, token), s.auditLine(who, "region.token", name, nil, nil)},
-		}, nil
+		}
+		s.keepReceiptKey(&change, token)
+		return change, nil
 	})
 	return RegionAnswer{Region: name, Token: secret}, err
 }

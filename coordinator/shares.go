@@ -94,8 +94,13 @@ func (s *Service) shares(name string) (SharesAnswer, error) {
 }
 
 func (s *Service) termShares(l allocation.Ledger) TermShares {
+	i, running := l.Periods.Find(s.instant())
+	return s.sharesAt(l, i, running)
+}
+
+// sharesAt is one period of a term.
+func (s *Service) sharesAt(l allocation.Ledger, i int, running bool) TermShares {
 	at := s.now()
-	i, running := l.Periods.Find(allocation.At(at))
 	t := TermShares{
 		Term: l.Periods.Start(), Until: l.Periods.End(), Periods: l.Periods.Len(), Period: l.Periods.At(i), Running: running,
 		Generation: l.Generation, Version: l.Version, Limit: l.EntryAt(i).Limit, Unallocated: l.Unallocated(i), Overcommitted: l.Overcommitted(i),

@@ -44,6 +44,7 @@ type state struct {
 	strange map[string]string              // documents that this version does not know, and why
 	strandedDocs
 	carried
+	receiptKeys receiptKeys
 
 	opening, following, closing cursor // of the background work
 
@@ -85,6 +86,7 @@ func (s *state) clear() {
 	s.strange = map[string]string{}
 	s.strandedDocs.clear()
 	s.carried.clear()
+	s.receiptKeys = receiptKeys{}
 	for _, r := range s.regions {
 		r.doc, r.tomb, r.contactDoc = nil, nil, nil
 		r.queue = newQueue()
@@ -156,6 +158,8 @@ func (s *state) enter(e Event) {
 			s.dropDocument(e.Key)
 		}
 		err = enter(e, func(d *doc[ConfigDocument]) { s.enterDocument(d) })
+	case "receipts":
+		err = s.receiptKeys.enter(e)
 	case "vouches":
 		delete(s.vouches, keyName(e.Key))
 		err = enter(e, func(d *doc[VouchDocument]) { s.vouches[keyName(e.Key)] = d })

@@ -172,7 +172,7 @@ func answers(status int, body []byte) bool {
 // pass answers with what was answered there. The answer names its region.
 func (a *api) pass(w http.ResponseWriter, resp *http.Response, body []byte) {
 	h := w.Header()
-	for _, name := range []string{"Content-Type", "Retry-After", "Ratelimit", "Ratelimit-Policy", "Www-Authenticate"} {
+	for _, name := range []string{"Content-Type", "Retry-After", "Ratelimit", "Ratelimit-Policy", "Www-Authenticate", ReceiptHeader} {
 		if v := resp.Header.Values(name); len(v) > 0 {
 			h[name] = v
 		}

@@ -68,6 +68,8 @@ type HTTPConfig struct {
 	// Shadow lets everything through: no call for an admission is refused, whatever is wrong. What would have been refused
 	// is told, counted and watched.
 	Shadow bool
+	// Receipts signs refusals; nil: they have no receipt.
+	Receipts *Receipts
 	// Watch gathers what shadow sees, for its report; nil: this API has its own.
 	Watch *Watch
 	// Now is the node's clock, for deadlines and for answers that no database dated; nil: time.Now.
@@ -83,6 +85,7 @@ type api struct {
 	slots   chan struct{}
 	metrics http.Handler
 	newID   func() string
+	newName func() string       // of one answer
 	random  func(n int64) int64 // 0 to n-1
 	watch   *Watch
 
@@ -127,7 +130,7 @@ func newAPI(config HTTPConfig, b Backend) *api {
 	config.Metrics.watch(b)
 	a := &api{
 		Backend: b, config: config, routes: map[string]*route{}, live: config.Live, doubtful: make(chan struct{}, maxDoubtful),
-		slots: make(chan struct{}, config.MaxConcurrent), metrics: config.Metrics.handler(), newID: newAdmissionID, random: randomBelow,
+		slots: make(chan struct{}, config.MaxConcurrent), metrics: config.Metrics.handler(), newID: newAdmissionID, newName: newDecisionName, random: randomBelow,
 		watch: config.Watch,
 	}
 	both := []string{http.MethodGet, http.MethodHead, http.MethodPost}
@@ -172,7 +175,7 @@ func newAdmissionID() string {
 // ServeHTTP finds the route, and lets through who may call it. The order matters: who has no token neither takes a slot
 // nor has a body read.
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	seen := &statusWriter{ResponseWriter: w}
+	seen := &statusWriter{ResponseWriter: w, api: a}
 	header := w.Header()
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -270,6 +273,7 @@ func (a *api) callerOf(r *http.Request, to *route) (string, allocation.Presented
 type statusWriter struct {
 	http.ResponseWriter
 	status int
+	api    *api
 
 	// Of a call that a node in shadow never refuses.
 	shadow *api

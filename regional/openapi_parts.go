@@ -21,6 +21,7 @@ func sharedHeaders() object {
 		"RateLimit":              text("What this region may still spend of each budget, and when it resets (draft-ietf-httpapi-ratelimit-headers)."),
 		"RateLimit-Policy":       text("Each budget's limit and window."),
 		shadowHeader:             text("Of what was let through in shadow: would= and the reason for which it would have been refused."),
+		ReceiptHeader:            text("Of a refusal: what was refused, by what, why, when and where, signed. The coordinator explains it: POST /v1/explain."),
 		"WWW-Authenticate":       text("Where a token is missing or not known."),
 		"Allow":                  must(text("The methods of the path.")),
 	}
@@ -31,6 +32,9 @@ func sharedHeaders() object {
 // headersOf are those that an answer of a status may have.
 func headersOf(status int) []string {
 	names := []string{"Cache-Control", "X-Content-Type-Options"}
+	if status >= http.StatusBadRequest && status != http.StatusMethodNotAllowed {
+		names = append(names, ReceiptHeader)
+	}
 	switch status {
 	case http.StatusUnauthorized:
 		return append(names, "WWW-Authenticate", "RateLimit", "RateLimit-Policy")

@@ -59,6 +59,7 @@ type refusalBody struct {
 	Blocking   *blockingBody    `json:"blocking,omitempty"`
 	Affordable map[string]int64 `json:"affordable,omitempty"` // by unit: the most that would pass now
 	Violated   []string         `json:"violated-policies,omitempty"`
+	Receipt    string           `json:"receipt,omitempty"` // for POST /v1/explain of the coordinator
 }
 
 // blockingBody is the first budget that refused.
@@ -145,14 +146,14 @@ func (a *api) present(d *allocation.Decision) presented {
 	}
 	switch {
 	case !d.Admitted():
-		a.presentRefusal(&p)
+		a.presentRefusal(&p, at)
 	case d.State == allocation.StateReleased || d.State == allocation.StateLapsedReleased:
 		p.body.Decision = saidReleased
 	}
 	return p
 }
 
-func (a *api) presentRefusal(p *presented) {
+func (a *api) presentRefusal(p *presented, at int64) {
 	d := p.decision
 	row := allocation.AnswerTo(d.Reason)
 	p.status, p.retryAfter = refusalStatus(d, a.Catalogue()), a.retryAfter(d)
@@ -163,7 +164,7 @@ func (a *api) presentRefusal(p *presented) {
 	}
 	refusal := &refusalBody{
 		Retryable: row.Retryable(), Retry: string(row.Retry), RetryAfter: p.retryAfter, Outcome: outcomeNone, Home: d.Home,
-		Affordable: affordable(d),
+		Affordable: affordable(d), Receipt: a.receipt(d, at, ""),
 	}
 	if row.Retry == allocation.RetryNextPeriod && p.retryAfter == 0 { // the period has no end
 		refusal.Retryable, refusal.Retry = false, string(allocation.RetryNever)
@@ -203,8 +204,9 @@ func (p *presented) write(w http.ResponseWriter) {
 		w.Header().Set(shadowHeader, "would="+p.body.Shadow.Would)
 	}
 	contentType := "application/json"
-	if p.body.refusalBody != nil {
+	if r := p.body.refusalBody; r != nil {
 		contentType = problemJSON
+		setReceipt(w.Header(), r.Receipt)
 	}
 	writeJSON(w, p.status, contentType, &p.body)
 }

@@ -53,6 +53,7 @@ type fault struct {
 	status   int               // instead of the kind's; 0: the kind's
 	detail   string
 	problems allocation.Problems
+	receipt  string // of a reason
 }
 
 func reasonFault(r allocation.Reason, detail string) fault { return fault{reason: r, detail: detail} }
@@ -87,15 +88,21 @@ type faultBody struct {
 	RetryAfter int64               `json:"retry_after_seconds,omitempty"`
 	Outcome    string              `json:"outcome"`
 	Errors     allocation.Problems `json:"errors,omitempty"`
+	Receipt    string              `json:"receipt,omitempty"`
 }
 
 // writeFault is the one place that tells a fault over HTTP.
 func writeFault(w http.ResponseWriter, f fault) {
-	if s, ours := w.(*statusWriter); ours && s.shadow != nil {
+	s, ours := w.(*statusWriter)
+	if ours && s.shadow != nil {
 		s.shadow.shadowedFault(s, f)
 		return
 	}
+	if ours && s.api != nil {
+		f.receipt = s.api.faultReceipt(f)
+	}
 	body := bodyOfFault(f)
+	setReceipt(w.Header(), body.Receipt)
 	if body.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(body.RetryAfter, 10))
 	}
@@ -103,7 +110,7 @@ func writeFault(w http.ResponseWriter, f fault) {
 }
 
 func bodyOfFault(f fault) faultBody {
-	body := faultBody{Detail: f.detail, Errors: f.problems, Outcome: outcomeNone}
+	body := faultBody{Detail: f.detail, Errors: f.problems, Outcome: outcomeNone, Receipt: f.receipt}
 	if f.reason != "" {
 		row := allocation.AnswerTo(f.reason)
 		body.Type, body.Title, body.Status = problemType(f.reason), row.Title, row.Status

@@ -46,6 +46,7 @@ type publicBody struct {
 	AdmissionID string   `json:"admission_id,omitempty"`
 	Region      string   `json:"region,omitempty"`
 	Violated    []string `json:"violated-policies,omitempty"`
+	Receipt     string   `json:"receipt,omitempty"`
 }
 
 // public tells a decision to a gateway's caller.
@@ -75,6 +76,7 @@ func (a *api) public(d *allocation.Decision) Public {
 		out.problem(publicBody{
 			Type: p.body.Type, Title: p.body.Title, Status: p.status, Reason: p.body.Reason, Retryable: r.Retryable, Retry: r.Retry,
 			RetryAfter: r.RetryAfter, Outcome: r.Outcome, AdmissionID: p.body.AdmissionID, Region: d.Region, Violated: r.Violated,
+			Receipt: r.Receipt,
 		})
 	}
 	out.say()
@@ -90,7 +92,7 @@ func publicFault(f fault) Public {
 	}
 	out.problem(publicBody{
 		Type: body.Type, Title: body.Title, Status: body.Status, Detail: body.Detail, Reason: body.Reason, Retryable: body.Retryable,
-		Retry: body.Retry, RetryAfter: body.RetryAfter, Outcome: body.Outcome,
+		Retry: body.Retry, RetryAfter: body.RetryAfter, Outcome: body.Outcome, Receipt: body.Receipt,
 	})
 	out.say()
 	return out
@@ -99,6 +101,7 @@ func publicFault(f fault) Public {
 func (p *Public) problem(body publicBody) {
 	p.Header.Set("Content-Type", problemJSON)
 	p.Body = encodeJSON(body)
+	setReceipt(p.Header, body.Receipt)
 	if p.RetryAfter > 0 {
 		p.Header.Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
 	}

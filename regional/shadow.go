@@ -121,6 +121,7 @@ func (a *api) faultThrough(f fault, op allocation.Op) allocation.Decision {
 // gatewayFault tells a fault to a gateway; in shadow it is let through.
 func (a *api) gatewayFault(f fault) Public {
 	if !a.config.Shadow {
+		f.receipt = a.faultReceipt(f)
 		return publicFault(f)
 	}
 	d := a.faultThrough(f, allocation.Spend)

@@ -57,6 +57,9 @@ func undecided(d *allocation.Decision, public *regional.Public) error {
 	info := &errdetails.ErrorInfo{Reason: string(d.Reason), Domain: ErrorDomain, Metadata: map[string]string{
 		"outcome": public.Outcome, "admission_id": d.Key.ID, "region": d.Region,
 	}}
+	if receipt := public.Header.Get(regional.ReceiptHeader); receipt != "" {
+		info.Metadata["receipt"] = receipt
+	}
 	retry := &errdetails.RetryInfo{RetryDelay: &durationpb.Duration{Seconds: public.RetryAfter}}
 	if detailed, err := st.WithDetails(info, retry); err == nil {
 		st = detailed
@@ -103,6 +106,7 @@ func metadataOf(d *allocation.Decision, public *regional.Public) *structpb.Struc
 	for name, value := range map[string]string{
 		"decision": public.Decision, "reason": public.Reason, "admission_id": d.Key.ID, "region": d.Region, "state": string(d.State),
 		"budget": d.Blames, "detail": d.Detail, "incarnation": d.Evidence.Incarnation, "node": d.Evidence.Node,
+		"receipt": public.Header.Get(regional.ReceiptHeader),
 	} {
 		if value != "" {
 			fields[name] = structpb.NewStringValue(strings.ToValidUTF8(value, ""))

@@ -199,6 +199,7 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 	live := regional.NewLiveTokens(gateways)
 	door := regional.HTTPConfig{
 		Live: live, Metrics: metrics, Logger: log.Named("http"), Forward: forward, Shadow: o.shadow, Watch: regional.NewWatch(a.now()),
+		Receipts: &regional.Receipts{Key: allocation.ReceiptKeyOf(deployment, o.region, token), Node: config.Name},
 	}
 	open := func(ctx context.Context) (*postgres.Store, error) { return a.openOwner(ctx, o, deployment, log) }
 	backend, run, shut, err := o.backend(ctx, config, open, log)
