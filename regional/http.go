@@ -90,6 +90,8 @@ type api struct {
 	watch   *Watch
 
 	doubtful chan struct{} // places for calls with keys that this node does not know
+
+	outcomes outcomes
 }
 
 func (a *api) tokens() tokens { return a.live.now() }
@@ -144,6 +146,7 @@ func newAPI(config HTTPConfig, b Backend) *api {
 		{path: "/v1/match", methods: post, serve: a.match, keys: true},
 		{path: "/v1/authorize", methods: get, serve: a.authorize, gateway: true, keys: true},
 		{path: decisionsPath, methods: get, serve: a.findDecision, keys: true},
+		{path: outcomePath, methods: post, serve: a.outcome},
 		{path: "/v1/reservations", methods: get, serve: a.reservations},
 		{path: "/v1/account", methods: get, serve: a.account},
 		{path: blocksPath, methods: both, serve: a.blocks, quick: true},
@@ -181,7 +184,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	to := a.routes[r.URL.Path]
 	if to == nil && strings.HasPrefix(r.URL.Path, decisionsPath) {
-		to = a.routes[decisionsPath]
+		if to = a.routes[decisionsPath]; r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, outcomeTail) {
+			to = a.routes[outcomePath] // an id may end like that, too: a GET is of the id
+		}
 	}
 	if to == nil {
 		writeFault(seen, fault{kind: notFound, detail: "there is no such path; see /v1/admit, /v1/status and the documentation"})

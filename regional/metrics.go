@@ -23,6 +23,7 @@ type Metrics struct {
 	requests  *prometheus.CounterVec
 	limits    map[string]counter // Envoy's calls by code
 	shadows   map[allocation.Reason]counter
+	upstream  *prometheus.CounterVec // by capability, a word of the operator's, and outcome
 
 	startedOver prometheus.Counter
 }
@@ -72,6 +73,7 @@ func NewMetrics(registry *prometheus.Registry) *Metrics {
 	admissions := vector("tranche_admissions_total", "Decisions by result and reason; checks, which charge nothing, are a result of their own.", "result", "reason")
 	refused := vector("tranche_refused_units_total", "Units that were asked of the budget that refused, by reason. Units of different kinds are added up.", "reason")
 	limits := vector("tranche_envoy_requests_total", "Calls of Envoy's rate limit service by the code of the answer.", "code")
+	m.upstream = vector("tranche_upstream_outcomes_total", "What gateways said that the upstream did with admitted requests, by capability and outcome. No refusal of ours is among them.", "capability", "outcome")
 	m.limits = map[string]counter{}
 	for _, code := range []string{"ok", "over_limit", "unavailable", "unauthenticated"} {
 		m.limits[code] = limits.WithLabelValues(code)

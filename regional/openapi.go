@@ -53,6 +53,7 @@ type operation struct {
 	required              []string       // of its fields
 	parameters            []any          // besides
 	answers               map[int]object // by status: content type to schema
+	body                  object         // of a request that has no fields of the others
 	open                  bool           // needs no token
 	document              reflect.Type   // of the body, instead of request; nil: none
 }
@@ -88,6 +89,7 @@ func (s *schemas) operations() []operation {
 		{path: "/v1/extend", method: "post", summary: "Give a reservation more time or units", request: speakFields[allocation.Extend], parameters: idHeaders, answers: decided},
 		{path: "/v1/match", method: "post", summary: "Which budgets labels hit, without a charge", request: fieldLabels | fieldDeadline, answers: json200(reflect.TypeFor[matchBody]())},
 		{path: decisionsPath + "{admission_id}", method: "get", summary: "Where an admission stands", parameters: []any{path1("admission_id"), tenant}, answers: decided},
+		{path: outcomePath, method: "post", summary: "Tell what the upstream did with an admitted request", parameters: []any{path1("admission_id")}, body: outcomeSchema(), answers: s.outcomes(decided)},
 		{path: "/v1/reservations", method: "get", summary: "Open reservations, a page at a time", parameters: pages, answers: json200(reflect.TypeFor[reservationsBody]())},
 		{path: "/v1/account", method: "get", summary: "All that the owner holds, for verify", parameters: pages, answers: json200(reflect.TypeFor[accountBody]())},
 		{path: blocksPath, method: "get", summary: "The blocks that this region knows", answers: json200(reflect.TypeFor[blocksBody]())},
@@ -186,7 +188,11 @@ func (s *schemas) operation(o operation) object {
 		out["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": s.of(o.document)}}}
 		faults = append(faults, http.StatusBadRequest, http.StatusNotFound, http.StatusUnsupportedMediaType)
 	}
-	if o.path == decisionsPath+"{admission_id}" {
+	if o.body != nil {
+		out["requestBody"] = object{"required": true, "content": object{"application/json": object{"schema": o.body}}}
+		faults = append(faults, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
+	}
+	if o.path == decisionsPath+"{admission_id}" || o.path == outcomePath {
 		faults = append(faults, http.StatusNotFound)
 	}
 	responses := object{}

@@ -84,14 +84,17 @@ func (d *Document) Check(a Answer) error {
 
 // path finds the path whose template fits.
 func (d *Document) path(given string) object {
+	var found object
+	longest := 0 // of two that fit, the one that writes out more
 	for template, path := range d.paths() {
 		head, tail, parameter := strings.Cut(template, "{")
 		_, tail, _ = strings.Cut(tail, "}")
-		if given == template || parameter && strings.HasPrefix(given, head) && strings.HasSuffix(given, tail) {
-			return path.(object)
+		fits := given == template || parameter && strings.HasPrefix(given, head) && strings.HasSuffix(given, tail)
+		if fits && len(head)+len(tail) > longest {
+			found, longest = path.(object), len(head)+len(tail)
 		}
 	}
-	return nil
+	return found
 }
 
 func (d *Document) operation(path object, method string) object {
