@@ -198,8 +198,7 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 	}
 	live := regional.NewLiveTokens(gateways)
 	door := regional.HTTPConfig{
-		Live: live, Metrics: metrics, Logger: log.Named("http"), Forward: forward, Shadow: o.shadow, Watch: regional.NewWatch(a.now()),
-		Receipts: &regional.Receipts{Key: allocation.ReceiptKeyOf(deployment, o.region, token), Node: config.Name},
+		Live: live, Metrics: metrics, Logger: log.Named("http"), Forward: forward, Shadow: o.shadow, Watch: regional.NewWatch(a.now()), Receipts: receiptsOf(deployment, token, config),
 	}
 	open := func(ctx context.Context) (*postgres.Store, error) { return a.openOwner(ctx, o, deployment, log) }
 	backend, run, shut, err := o.backend(ctx, config, open, log)
@@ -214,6 +213,11 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 	go o.reread(ctx, live, coordinator, log)
 	log.Info("listening", "address", listener.Addr().String(), "tls", tlsConfig != nil, "region", o.region, "version", Version())
 	return serve(ctx, nodeServer(door, backend, tlsConfig, log), listener, run, log, beside)
+}
+
+// receiptsOf is what the node signs refusals with: a key that follows from the region's token.
+func receiptsOf(deployment, token string, c regional.Config) *regional.Receipts {
+	return &regional.Receipts{Key: allocation.ReceiptKeyOf(deployment, c.Region, token), Node: c.Name}
 }
 
 // nodeServer is the server of a node's API.
