@@ -114,6 +114,9 @@ func (w ledgerWrite) key() string { return ledgerKey(w.after.Budget, w.after.Per
 // refused, however old the picture is that it was decided in.
 func (s *state) addLedger(c *Change, w ledgerWrite) {
 	s.onStanding(c)
+	if w.grants() && !s.descent().Frozen(w.after.Periods.Start()) {
+		s.onMembers(c)
+	}
 	c.Reads = append(c.Reads, w.before.known(w.key()))
 	c.Puts = append(c.Puts, put(w.key(), w.after))
 }

@@ -31,6 +31,7 @@ type fakeRegion struct {
 	history     allocation.History
 	frozen      bool     // the last answer asks for all that is held
 	lost        bool     // it asks for a new incarnation
+	former      []string // what it was before it started over
 	regions     []string // that were ever named
 	last        allocation.SyncAnswer
 
@@ -129,6 +130,9 @@ func (f *fakeRegion) call() allocation.SyncCall {
 func (f *fakeRegion) apply(a allocation.SyncAnswer) {
 	f.w.t.Helper()
 	f.last = a
+	if slices.Contains(f.former, a.Incarnation) {
+		return // whoever says so has not heard that it started over
+	}
 	stored, take := f.history.Heed(a.History)
 	f.history = stored
 	switch {
@@ -181,6 +185,7 @@ func (f *fakeRegion) apply(a allocation.SyncAnswer) {
 
 // startOver makes it a new incarnation, with nothing: the next answer names it.
 func (f *fakeRegion) startOver() {
+	f.former = append(f.former, f.incarnation)
 	f.lost, f.incarnation = false, ""
 	f.marks = []allocation.Mark{{Writer: fmt.Sprintf("%s-node-%d", f.name, f.w.clock.now().UnixNano()), Count: 1, Value: "b1"}}
 	f.shares, f.used = map[allocation.ShareRef]allocation.Share{}, map[allocation.ShareRef]map[allocation.UsageKey]allocation.Usage{}

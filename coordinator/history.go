@@ -194,15 +194,18 @@ func (s *Service) unheard(ctx context.Context, from string, call allocation.Sync
 		return allocation.SyncAnswer{}, err
 	}
 	a := s.bare(call)
-	a.Refusal, a.Detail = v.refusal, v.detail
+	// No incarnation is named: where the region started over in what was lost, the recorded one is a former one to its owner,
+	// who hears nothing of what is said to that.
+	a.Refusal, a.Detail, a.Incarnation = v.refusal, v.detail, ""
 	return a, nil
 }
 
-// bare is an answer that says which history counts, and nothing else of weight.
+// bare is an answer that says which history counts, and nothing else of weight. It is to the incarnation that called, whichever
+// is recorded: its owner must hear of the history before anything that it says can count.
 func (s *Service) bare(call allocation.SyncCall) allocation.SyncAnswer {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	a := s.baseAnswer(s.state.regions[call.Region])
-	a.Config, a.More = min(call.Config, s.state.deployment.value.Config), true
+	a.Config, a.More, a.Incarnation = min(call.Config, s.state.deployment.value.Config), true, call.Incarnation
 	return a
 }

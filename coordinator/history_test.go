@@ -212,6 +212,30 @@ func TestTermOpenedAhead(t *testing.T) {
 	w.conserved()
 }
 
+// A region started over, and etcd goes back to before that: it records an incarnation that the owner knows as a former one.
+// If the answers named that one the owner would hear nothing of them, the region would never state, and all would stay
+// frozen.
+func TestStartedOverBeforeEtcdWentBack(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	snapshot := w.backup()
+	east.marks[0] = allocation.Mark{Writer: east.marks[0].Writer, Count: 0, Value: "restored"}
+	w.round(r, east, west)
+	second := east.incarnation
+	w.restore(snapshot)
+	if a, err := r.Sync(t.Context(), east.call()); err != nil || a.Refusal == "" { // this answer is lost
+		t.Fatalf("an incarnation that was never given out here is answered %+v, %v", a, err)
+	}
+	w.round(r, east, west)
+	if w.standing().Freeze != nil || east.incarnation == second || east.incarnation == "" || east.lost {
+		t.Errorf("east is %q, after %q and lost %v; %+v", east.incarnation, second, east.lost, w.standing())
+	}
+	if sum := w.held(east, west); sum > 100 {
+		t.Errorf("%d of 100 are held", sum)
+	}
+	w.conserved()
+}
+
 // A call that was made before the region heard of the new history counts for nothing, however late it comes.
 func TestLateCallOfAnotherHistory(t *testing.T) {
 	w, east, west := two(t, 1)

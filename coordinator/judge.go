@@ -248,6 +248,9 @@ func (s *Service) refuse(ctx context.Context, from string, call allocation.SyncC
 	defer s.state.mu.Unlock()
 	a := s.baseAnswer(s.state.regions[call.Region])
 	a.Refusal, a.Detail, a.Contradicted = v.refusal, v.detail, v.contradicted
+	if v.claim == allocation.ClaimFormer {
+		a.Incarnation = "" // the recorded one may be a former one to the caller's database: see unheard
+	}
 	a.Config = min(call.Config, s.state.deployment.value.Config)
 	return a, nil
 }

@@ -92,7 +92,7 @@ func (s *Service) countPart(ctx context.Context, h allocation.Holder, part []all
 }
 
 // countShare counts one account; nil if it changes nothing. A ledger that is behind its budget follows first: what comes
-// back must not be granted by an older, higher limit.
+// back must not be granted by an older, higher limit. Nor to an incarnation that was replaced: nobody could spend it.
 func (s *Service) countShare(h allocation.Holder, l *doc[allocation.Ledger], st allocation.ShareStatement) (*ledgerWrite, error) {
 	before, err := s.settled(l.value)
 	if errors.Is(err, allocation.ErrFrozen) {
@@ -103,7 +103,7 @@ func (s *Service) countShare(h allocation.Holder, l *doc[allocation.Ledger], st 
 		return nil, err
 	}
 	b, now := s.state.budgets[st.Budget], s.instant()
-	if b == nil || before.Version >= b.value.Version || before.Periods.End() <= now {
+	if b == nil || before.Version >= b.value.Version && before.Members >= s.state.members().Number || before.Periods.End() <= now {
 		return &ledgerWrite{before: l, after: next}, nil
 	}
 	followed, err := before.Follow(b.value.Budget, b.value.Version, runningIndex(before, now), s.state.members(), s.generation(before))

@@ -290,7 +290,13 @@ func (ln *lane) uncommitted(ctx context.Context, decided []verdict, err error) {
 
 // resolve waits until the truth about a lost commit is known, and answers if it was committed. The callers stop waiting by
 // themselves when their deadlines pass: for them the outcome is unknown.
+//
+// Without a writer nothing of a batch is open: what is not known is whether its loss was recorded, or another one registered,
+// and both are done again.
 func (ln *lane) resolve(ctx context.Context, decided []verdict) (committed bool) {
+	if ln.slot.writer == nil {
+		return false
+	}
 	wait := resolveEvery
 	for {
 		committed, err := ln.slot.writer.Resolve(ctx)

@@ -55,6 +55,7 @@ type checks struct {
 	order      *order
 	judged     map[int]int
 	modes      map[modeKey]string // how each id is enforced
+	doomed     map[string]bool    // incarnations of which a commit was lost
 }
 
 type claimKey struct {
@@ -76,7 +77,7 @@ func newChecks(f *fleet) *checks {
 		members: map[string]*coordinator.RegionDocument{}, formerly: map[string][]string{}, used: map[allocation.UsageKey]int64{}, terms: map[allocation.UsageKey]allocation.Instant{},
 		admissions: map[claimKey][]*admissionView{}, lives: map[string]*life{}, databases: map[string]*ownertwin.Database{}, copies: map[string][]*ownertwin.Database{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, closed: map[string]allocation.Instant{}, sealed: map[sealKey]bool{}, judged: map[int]int{},
 	}
-	c.linear, c.modes = newLinear(c), map[modeKey]string{}
+	c.linear, c.modes, c.doomed = newLinear(c), map[modeKey]string{}, map[string]bool{}
 	f.etcd.OnCommit = c.revision
 	c.order = newOrder(c)
 	f.truth.OnCommit = c.commit

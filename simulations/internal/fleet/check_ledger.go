@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"strings"
 
 	"tranche/allocation"
@@ -171,6 +172,9 @@ func (c *checks) counted(ref allocation.ShareRef, from int, l allocation.Ledger,
 		c.must(db != nil, 5, "%s: a return of region %s, which does not exist", ref.Budget, a.Region)
 		return
 	}
+	if c.doomed[a.Incarnation] {
+		return // what it stated before its database went back was so, and nothing of it is spent in there any more
+	}
 	for i := from; i < l.Periods.Len(); i++ {
 		if i > from && cutsAt(l, i) {
 			return
@@ -193,9 +197,15 @@ func cutsAt(l allocation.Ledger, i int) bool {
 	return false
 }
 
-// grantedTo judges that only the present, confirmed incarnation of a region is granted anything.
+// grantedTo judges that only the present, confirmed incarnation of a region is granted anything. Of a period that is over a former
+// one may be: nobody lacks it.
 func (c *checks) grantedTo(ref allocation.ShareRef, period allocation.Instant, a allocation.Allocation) {
 	d := c.members[a.Region]
+	if l := c.ledgers[ref]; d != nil && slices.Contains(d.Former, a.Incarnation) {
+		if i, there := l.doc.Periods.Index(period); there && l.doc.Periods.At(i).End <= allocation.At(c.fleet.w.Now()) {
+			return
+		}
+	}
 	c.must(d != nil && d.Confirmed && d.Incarnation == a.Incarnation, 3, "%s, period %s: %d granted to incarnation %s of %s, which is not its present one",
 		ref.Budget, period, a.Granted, a.Incarnation, a.Region)
 }

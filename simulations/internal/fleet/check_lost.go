@@ -196,6 +196,7 @@ func (c *checks) lost(x *ownertwin.Commit) {
 	if r == nil {
 		return
 	}
+	c.doomed[x.Incarnation] = true
 	for _, a := range slices.Concat(x.Inserted, x.Updated) {
 		key := claimKey{r.name, a.IDKey}
 		for _, v := range c.admissions[key] {

@@ -32,12 +32,19 @@ var allFaults = []fault{
 	{"replica-away", (*faults).replicaAway},
 	{"zone-data", (*faults).upgradeZones},
 	{"etcd-restored", (*faults).etcdRestored},
+	{"restore-logically", losing("restore-logically")},
+	{"restore-physically", losing("restore-physically")},
+	{"restore-copy", losing("restore-copy")},
+	{"unsafe-crash", losing("unsafe-crash")},
+	{"failover-lossy", losing("failover-lossy")},
+	{"failover-lossless", losing("failover-lossless")},
+	{"local-commit-lost", losing("local-commit-lost")},
 }
 
 // before are the faults whose weights are drawn first; those of the others are drawn from a stream of their own.
 const before = 14
 
-// ordinary are the faults that lose no history. Those that do are not drawn: a Focus asks for them by name.
+// ordinary are the faults that lose no history. Those that do are drawn in some runs only: see drawLosses.
 const ordinary = 15
 
 // clockJump is the fault that moves a clock, among all.
@@ -54,10 +61,13 @@ type faults struct {
 	begun  bool
 	over   bool
 	done   map[string]int
+	losses int                       // of databases, that were drawn
+	chosen *region                   // by the loss that was drawn last; nil: none was
+	spared map[*region]time.Duration // until when none of its nodes is crashed
 }
 
 func newFaults(f *fleet) *faults {
-	x := &faults{fleet: f, plan: f.plan.faults, random: f.w.Random("faults"), crash: f.w.Random("crash"), lost: f.w.Random("lost"), done: map[string]int{}}
+	x := &faults{fleet: f, plan: f.plan.faults, random: f.w.Random("faults"), crash: f.w.Random("crash"), lost: f.w.Random("lost"), done: map[string]int{}, spared: map[*region]time.Duration{}}
 	switch f.o.Kind {
 	case KindFaults:
 	case KindCalm:
@@ -197,7 +207,7 @@ func (x *faults) around(process string) {
 		return
 	}
 	for _, p := range x.services() {
-		if p.Name() == process {
+		if p.Name() == process && !x.spares(p) {
 			x.done["crash-at-commit"]++
 			x.fleet.w.After(time.Duration(x.crash.IntN(int(2*time.Millisecond))), p.Crash)
 		}
@@ -231,8 +241,17 @@ func (x *faults) database() *ownertwin.Database {
 	return x.fleet.regions[x.random.IntN(len(x.fleet.regions))].db
 }
 
-func (x *faults) crashNode() { x.node().process.Crash() }
-func (x *faults) stopNode()  { x.node().process.Stop() }
+func (x *faults) crashNode() {
+	if n := x.node(); !x.spares(n.process) {
+		n.process.Crash()
+	}
+}
+
+func (x *faults) stopNode() {
+	if n := x.node(); !x.spares(n.process) {
+		n.process.Stop()
+	}
+}
 
 // crashCoordinator ends a replica, now and then in good order.
 func (x *faults) crashCoordinator() {

@@ -93,7 +93,7 @@ func (f *fleet) missing() (list []string) {
 		if stopped, why := r.db.Stopped(); stopped != "" {
 			say("%s is stopped: %s: %s", r.name, stopped, why)
 		}
-		if d.Contradiction != nil {
+		if c := d.Contradiction; c != nil && !c.Other { // that of another database stands for minutes after its last call
 			say("%s is said to contradict: %s", r.name, d.Contradiction.Detail)
 		}
 		if d.Draining {

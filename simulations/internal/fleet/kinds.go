@@ -102,6 +102,9 @@ func expectedList() []Expected {
 
 // victim is a region that has something to lose.
 func (x *faults) victim() *region {
+	if x.chosen != nil {
+		return x.chosen
+	}
 	var started []*region
 	for _, r := range x.fleet.regions {
 		if r.started {
@@ -116,9 +119,15 @@ func restoreBy(restore func(db *ownertwin.Database, b ownertwin.Backup)) func(x 
 	return func(x *faults) {
 		db := x.victim().db
 		b := db.Backup()
+		drawn := x.chosen
 		x.fleet.w.After(10*time.Second, func() {
-			restore(db, b)
-			x.restarts()
+			if drawn == nil {
+				restore(db, b)
+				x.restarts()
+			} else if drawn.ready() && !x.over {
+				x.spare(drawn)
+				restore(db, b)
+			}
 		})
 	}
 }

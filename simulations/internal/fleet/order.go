@@ -183,15 +183,8 @@ func (c *checks) highestOf(u allocation.Usage) int64 {
 	return 0
 }
 
-// lost cuts the history of a region. What is left of ids is what the database still holds.
-func (o *order) lost(r *region) {
-	o.startOver(r)
-	for k, states := range o.ids {
-		if k.region == r.name {
-			o.ids[k] = slices.DeleteFunc(states, func(s idState) bool { return !r.db.Holds(s.commit) })
-		}
-	}
-}
+// lost cuts the history of a region. Of ids all is kept: another backup may bring back what this one lacks.
+func (o *order) lost(r *region) { o.startOver(r) }
 
 // startOver begins the counters of a region anew.
 func (o *order) startOver(r *region) {
@@ -281,7 +274,7 @@ func (o *order) state(cl *claim, from time.Duration, d allocation.Decision) {
 	if from <= o.since[cl.region.name] || d.State == "" {
 		return
 	}
-	states, found := o.ids[claimKey{cl.region.name, cl.key}], false
+	states, found := slices.DeleteFunc(slices.Clone(o.ids[claimKey{cl.region.name, cl.key}]), func(s idState) bool { return !cl.region.db.Holds(s.commit) }), false
 	for i, s := range states {
 		found = found || s.state == d.State && (i+1 == len(states) || states[i+1].from >= from)
 	}

@@ -78,6 +78,7 @@ func newPlan(r, more *rand.Rand, start time.Time) *plan {
 	p.drawPlaces(more)
 	p.faults.drawMore(more)
 	p.drawWatched(more)
+	p.faults.drawLosses(more)
 	if more.IntN(4) == 0 {
 		p.addPoliced(more)
 	}

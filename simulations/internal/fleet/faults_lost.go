@@ -1,0 +1,72 @@
+package fleet
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"tranche/simulations/internal/world"
+)
+
+// What loses the history of a region's database is drawn among the other faults, too. The services answer it as long as
+// somebody remembers what is gone: a node that wrote it, or the coordinator that was told of it. If all memories go
+// together with what they remember, nobody can know; that is what the runbook says of it, and no fault that a service must
+// survive. So a loss comes where every node of the region serves, and for a while none of them is crashed.
+
+// mostLosses is how often databases lose history in one run: each time a region begins with nothing.
+const mostLosses = 3
+
+// sparedFor is for how long no node of a region is crashed that lost history.
+const sparedFor = 8 * time.Second
+
+// losing is the fault of a kind of runs, as one among others.
+func losing(kind string) func(*faults) {
+	return func(x *faults) {
+		if x.losses >= mostLosses {
+			return
+		}
+		var ready []*region
+		for _, r := range x.fleet.regions {
+			if r.ready() {
+				ready = append(ready, r)
+			}
+		}
+		if len(ready) == 0 {
+			return
+		}
+		x.losses++
+		x.chosen = ready[x.lost.IntN(len(ready))]
+		x.spare(x.chosen)
+		expectedOf(kind).do(x)
+	}
+}
+
+// drawLosses gives losses a weight in some runs, of etcd and of databases.
+func (p *faultPlan) drawLosses(r *rand.Rand) {
+	losses := r.IntN(3) == 0
+	for i := range allFaults[ordinary:] {
+		if weight := max(0, r.IntN(12)-8); losses {
+			p.weights[ordinary+i] = weight
+		}
+	}
+}
+
+// ready says whether all nodes of a region serve.
+func (r *region) ready() bool {
+	return r.started && !slices.ContainsFunc(r.nodes, func(n *node) bool {
+		return n.current == nil || !n.current.Status().Ready
+	})
+}
+
+// spare lets no node of a region be crashed for a while.
+func (x *faults) spare(r *region) { x.spared[r] = x.fleet.w.Elapsed() + sparedFor }
+
+// spares says whether a process is not to be crashed now.
+func (x *faults) spares(p *world.Process) bool {
+	for r, until := range x.spared {
+		if x.fleet.w.Elapsed() < until && slices.ContainsFunc(r.nodes, func(n *node) bool { return n.process == p }) {
+			return true
+		}
+	}
+	return false
+}
