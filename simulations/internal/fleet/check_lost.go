@@ -33,6 +33,8 @@ func (v *admissionView) counted(gone func(*ownertwin.Commit) bool) map[allocatio
 		switch {
 		case !gone(s.commit):
 			held = s.is
+		case s.commit.StartsOver && lost != nil && lost.State != allocation.StateReserved:
+			// It had ended before; that an incarnation counted it as spent once more is lost, too.
 		case s.commit.Acknowledged:
 			lost = s.is
 		}
