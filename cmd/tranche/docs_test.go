@@ -168,7 +168,7 @@ func understood(line string) error {
 	if len(words) < len(path) || !slices.Equal(words[:len(path)], path) {
 		return fmt.Errorf("was read as %v", path)
 	}
-	if strings.Contains(help, "Available Commands:") && len(words) > len(path) {
+	if strings.Contains(help, "Available Commands:") && len(words) > len(path) && !strings.HasPrefix(words[len(path)], "-") {
 		return fmt.Errorf("%v has no %q", path, words[len(path)])
 	}
 	return nil

@@ -94,3 +94,22 @@ func (o *Owner) Hot(ctx context.Context) (h Hot, err error) {
 	err = o.conn.QueryRow(ctx, readHot).Scan(&h.Bytes, &h.Updates, &h.Within)
 	return h, err
 }
+
+const readDisk = `
+select coalesce(sum(pg_total_relation_size(c.oid)) filter (where c.relname like 'admission\_ids\_%'), 0)::bigint,
+       coalesce(sum(pg_total_relation_size(c.oid)) filter (where c.relname = 'usage'), 0)::bigint,
+       (select count(*) from tranche.usage)
+from pg_class as c join pg_namespace as n on n.oid = c.relnamespace
+where n.nspname = 'tranche' and c.relkind = 'r'`
+
+// Disk is what an owner's rows take, indexes included.
+type Disk struct {
+	IDs, Usage int64 // bytes
+	Rows       int64 // of usage
+}
+
+// Disk reads it.
+func (o *Owner) Disk(ctx context.Context) (d Disk, err error) {
+	err = o.conn.QueryRow(ctx, readDisk).Scan(&d.IDs, &d.Usage, &d.Rows)
+	return d, err
+}

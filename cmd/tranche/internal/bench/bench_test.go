@@ -4,12 +4,16 @@ package bench
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"tranche/regional/postgres/cluster"
 )
 
 // A benchmark that measures nothing, or whose account of itself is wrong, is worse than none: each case runs, quickly, and
@@ -34,12 +38,12 @@ func TestEveryCaseMeasures(t *testing.T) {
 			t.Errorf("%s has %d figures and %d books", c.Name, len(c.Figures), len(c.Books))
 		}
 		for _, m := range c.Measured {
-			if m.Rate <= 0 || m.P50 <= 0 || m.P99 < m.P50 || m.Max < m.P999 || len(m.Rounds) != 1 || m.Unknown != 0 {
+			if m.Admitted+m.Replayed+m.Refused == 0 || m.P50 <= 0 || m.P99 < m.P50 || m.Max < m.P999 || len(m.Rounds) != 1 || m.Unknown != 0 {
 				t.Errorf("%s, %s: %+v", c.Name, m.Arm, m)
 			}
 		}
 		for _, f := range c.Figures {
-			if f.Value <= 0 || (f.AtLeast != nil || f.AtMost != nil) != (f.Reached != nil) {
+			if f.Value < 0 || (f.AtLeast != nil || f.AtMost != nil) != (f.Reached != nil) {
 				t.Errorf("%s: %+v", c.Name, f)
 			}
 		}
@@ -99,12 +103,81 @@ func TestVerdicts(t *testing.T) {
 	var c Case
 	c.atLeast("a", 0.8, 0.8)
 	c.atLeast("b", 0.79, 0.8)
-	c.atMost("c", 1.5, 1.5)
-	c.atMost("d", 1.6, 1.5)
+	c.atMost("c", 1.5, "", 1.5)
+	c.atMost("d", 1.6, "", 1.5)
 	c.shown("e", 3, "")
 	for i, want := range []string{"PASS (at least 0.8)", "below (at least 0.8)", "PASS (at most 1.5)", "above (at most 1.5)", ""} {
 		if got := c.Figures[i].verdict(); got != want {
 			t.Errorf("%s: %q, want %q", c.Figures[i].Name, got, want)
 		}
+	}
+}
+
+// What `tranche size` says of disks must be what a database takes.
+func TestSizeIsWhatWasMeasured(t *testing.T) {
+	c, err := cluster.Start(t.Context(), cluster.Options{Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Stop(context.WithoutCancel(t.Context())) //nolint:errcheck // the folder goes with it
+	b := &bench{cluster: c}
+	texts, labels := firms(endless)
+	w, err := b.newWorld(t.Context(), forEver(), texts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.close()
+	before, err := w.look.Written(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids atomic.Int64
+	w.counted(callersOf(256, func(_ int, n note) {
+		names := newIDs(true)
+		for next := ids.Add(1); next <= 12_000; next = ids.Add(1) {
+			id := names.next()
+			ask := inProcess(w.nodes[0], patience, spend(labels[next%int64(len(labels))]))
+			n(truth(t.Context(), ask, id, ask(t.Context(), id)), 0, 0, true)
+		}
+	}))
+	after, err := w.look.Written(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk, err := w.look.Disk(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := w.told.counts[admitted]
+	for _, x := range []struct {
+		what         string
+		is, expected float64
+	}{
+		{"bytes of an id", float64(disk.IDs) / float64(n), bytesPerID},
+		{"bytes of a usage row", float64(disk.Usage) / float64(disk.Rows), bytesPerUsage},
+		{"bytes of log an admission", float64(after-before) / float64(n), logPerID * logFullPages},
+	} {
+		t.Logf("%s: %.0f, said %.0f", x.what, x.is, x.expected)
+		if x.is > 1.3*x.expected || x.is < x.expected/1.6 {
+			t.Errorf("%s: %.0f, `tranche size` says %.0f", x.what, x.is, x.expected)
+		}
+	}
+}
+
+// A load that cannot be must be refused, and twice the load takes twice the rows.
+func TestSize(t *testing.T) {
+	l := Load{Admissions: 1000, Regions: 3, Nodes: 2, Pool: 8, Budgets: 100, Rows: 1440, Retention: 24 * time.Hour}
+	one, err := SizeOf(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Admissions = 2000
+	two, err := SizeOf(l)
+	if err != nil || two.IDBytes != 2*one.IDBytes || one.Connections != 29 || one.Load.Peak != 3000 {
+		t.Errorf("%+v and %+v, %v", one, two, err)
+	}
+	l.Peak = 1
+	if _, err := SizeOf(l); err == nil {
+		t.Error("a peak below the mean is sized")
 	}
 }

@@ -39,7 +39,7 @@ func hot(ctx context.Context, b *bench, result *Case) error {
 	result.atLeast("256 callers against one transaction a request", ratio(all["256 callers"].rates(), all["per request"].rates()), 30)
 	result.atLeast("1024 callers against bulk in batches of the same size", ratio(all["1024 callers"].rates(), all["bulk"].rates()), 0.8)
 	result.atLeast("1024 callers against the best bulk", ratio(all["1024 callers"].rates(), greater(all["bulk"].rates(), all["bulk 10000"].rates())), 0.6)
-	result.atMost("one caller's median against the bare commit's", ratio(all["1 caller"].medians(), all["bare commit"].medians()), 1.5)
+	result.atMost("one caller's median against the bare commit's", ratio(all["1 caller"].medians(), all["bare commit"].medians()), "", 1.5)
 	return w.half(ctx, b, result, base, median(all["1024 callers"].rates()))
 }
 
@@ -62,7 +62,7 @@ func (w *world) half(ctx context.Context, b *bench, result *Case, base *baseline
 	}
 	bound := ratio(tails, all["bare commit"].medians())
 	if b.Rate == 0 {
-		result.atMost("at half of the best rate, p99 against the bare commit's median", bound, 10)
+		result.atMost("at half of the best rate, p99 against the bare commit's median", bound, "", 10)
 	} else {
 		result.shown("at "+whole(rate)+" a second, p99 against the bare commit's median", bound, "")
 	}

@@ -89,7 +89,7 @@ func overload(ctx context.Context, b *bench, result *Case) error {
 	}
 	over := all["twice that"].sum()
 	result.atLeast("decided at twice the best rate, against the best", ratio(all["twice that"].rates(), all["best"].rates()), 0.9)
-	result.atMost("slowest answer, in deadlines", float64(over.slowest)/float64(overloadWithin), 1.25)
+	result.atMost("slowest answer", float64(over.slowest)/float64(overloadWithin), "deadlines", 1.25)
 	result.shown("answered 503 at once or in time", float64(over.counts[unavailable])/float64(max(1, over.latency.n))*100+1e-9, "%")
 	result.shown("most memory in use", float64(heap.Load())/(1<<20), "MiB")
 	return w.settleBooks(ctx, result, "the node")

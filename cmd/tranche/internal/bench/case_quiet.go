@@ -55,7 +55,7 @@ func exhausted(ctx context.Context, b *bench, result *Case) error {
 	}
 	result.atLeast("refusals against the handler that decides nothing", ratio(all["refusals"].rates(), all["no-op handler"].rates()), 0.65)
 	refusals := all["refusals"].sum()
-	result.atMost("log written by all else meanwhile, in bytes a refusal", max(1e-9, float64(after-before)/float64(max(1, refusals.decided()))), 16)
+	result.shown("write-ahead log meanwhile, of what else the node does, for each refusal", max(1e-9, float64(after-before)/float64(max(1, refusals.decided()))), "bytes")
 	return w.settleBooks(ctx, result, "the node")
 }
 
@@ -91,7 +91,7 @@ func rollover(ctx context.Context, b *bench, result *Case) error {
 		return err
 	}
 	calm, most := all[steady.name].sum(), all[over.name].sum()
-	result.atMost("slowest answer over the end against the steady p99.9", float64(most.latency.most())/float64(max(1, calm.latency.quantile(0.999))), 2)
+	result.atMost("slowest answer over the end against the steady p99.9", float64(most.latency.most())/float64(max(1, calm.latency.quantile(0.999))), "", 2)
 	result.Notes = append(result.Notes, "periods of 5 s stand for minutes; a term covers hours of them, so a rollover asks nobody and writes no ledger")
 	return w.settleBooks(ctx, result, "the node")
 }
@@ -173,7 +173,7 @@ func changes(ctx context.Context, b *bench, result *Case) error {
 		return err
 	}
 	result.shown("with 10 changes a second against none", ratio(all[busy.name].rates(), all[quiet.name].rates()), "")
-	result.shown("changes that were made", float64(made), "")
+	result.shown("made meanwhile", float64(made), "changes")
 	return w.settleBooks(ctx, result, "the node")
 }
 
@@ -261,7 +261,7 @@ func updates(ctx context.Context, b *bench, result *Case) error {
 	if err != nil {
 		return err
 	}
-	result.atMost("usage and writers, tables and indexes, against after the first round", float64(after.Bytes)/float64(max(1, before.Bytes)), 1.5)
+	result.atMost("usage and writers, tables and indexes, against after the first round", float64(after.Bytes)/float64(max(1, before.Bytes)), "", 1.5)
 	if made := after.Updates - before.Updates; made > 0 { // the server tells of them a second late
 		result.shown("updates of the counter that stayed in their page, so that no index grows", 100*float64(after.Within-before.Within)/float64(made), "%")
 	}

@@ -93,9 +93,9 @@ func (c *Case) atLeast(name string, value, bound float64) {
 	c.Figures = append(c.Figures, Figure{Name: name, Value: value, AtLeast: &bound, Reached: &reached})
 }
 
-func (c *Case) atMost(name string, value, bound float64) {
+func (c *Case) atMost(name string, value float64, unit string, bound float64) {
 	reached := value <= bound
-	c.Figures = append(c.Figures, Figure{Name: name, Value: value, AtMost: &bound, Reached: &reached})
+	c.Figures = append(c.Figures, Figure{Name: name, Value: value, Unit: unit, AtMost: &bound, Reached: &reached})
 }
 
 func (c *Case) shown(name string, value float64, unit string) {

@@ -123,6 +123,8 @@ func sizeOf(bytes int64) string {
 		return fmt.Sprintf("%d bytes", bytes)
 	case bytes < 10_000_000:
 		return fmt.Sprintf("%.1f kB", float64(bytes)/1e3)
+	case bytes < 10_000_000_000:
+		return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
 	}
-	return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
+	return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
 }
