@@ -1,6 +1,8 @@
 package allocation
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -16,8 +18,10 @@ import (
 //
 //	tr1.FIELDS.SIGNATURE     FIELDS, 16 bytes of HMAC-SHA256: base64url
 //
-// It opens nothing: whoever holds it can show it, and no more. It names neither tenant nor caller nor key. Anybody can
-// read it; only who has the region's receipt key can tell that it is true.
+// It opens nothing: whoever holds it can show it, and no more. It names neither tenant nor caller nor key. A caller is not
+// to see a node's evidence, so only the deployment, the region and the name of the key can be read; the other fields are
+// encrypted (AES-CTR under the signature, as in SIV), and who has the region's receipt key reads them and tells that they
+// are true.
 type Receipt struct {
 	Deployment string
 	Region     string
@@ -71,6 +75,7 @@ var receiptText = base64.RawURLEncoding.Strict()
 type ReceiptKey struct {
 	Deployment, Region, ID string
 	secret                 [sha256.Size]byte
+	mac, cover             [sha256.Size]byte // of the secret: one signs, the other encrypts
 }
 
 // NewReceiptKey derives the key from the SHA-256 of the region's token, in hex.
@@ -97,7 +102,10 @@ func StoredReceiptKey(deployment, region, stored string) (ReceiptKey, error) {
 
 func receiptKey(deployment, region string, secret [sha256.Size]byte) ReceiptKey {
 	id := sha256.Sum256(append([]byte(receiptInfo+"id\n"), secret[:]...))
-	return ReceiptKey{Deployment: deployment, Region: region, ID: hex.EncodeToString(id[:receiptIDLen]), secret: secret}
+	k := ReceiptKey{Deployment: deployment, Region: region, ID: hex.EncodeToString(id[:receiptIDLen]), secret: secret}
+	k.mac = sha256.Sum256(append([]byte(receiptInfo+"sign\n"), secret[:]...))
+	k.cover = sha256.Sum256(append([]byte(receiptInfo+"cover\n"), secret[:]...))
+	return k
 }
 
 // Stored is the key as a coordinator keeps it, to check what was signed before the token was replaced.
@@ -109,10 +117,23 @@ func (k ReceiptKey) String() string { return "receipt key " + k.ID + " of " + k.
 // GoString never tells the secret.
 func (k ReceiptKey) GoString() string { return k.String() }
 
-func (k ReceiptKey) sign(text string) []byte {
-	mac := hmac.New(sha256.New, k.secret[:])
-	mac.Write([]byte(receiptInfo + text))
+func (k ReceiptKey) sign(head, fields []byte) []byte {
+	mac := hmac.New(sha256.New, k.mac[:])
+	mac.Write([]byte(receiptInfo))
+	mac.Write(head)
+	mac.Write(fields)
 	return mac.Sum(nil)[:receiptMAC]
+}
+
+// covered encrypts fields under their signature, or decrypts them.
+func (k ReceiptKey) covered(fields, signature []byte) []byte {
+	block, err := aes.NewCipher(k.cover[:])
+	if err != nil {
+		panic("a key of 32 bytes: " + err.Error())
+	}
+	out := make([]byte, len(fields))
+	cipher.NewCTR(block, signature).XORKeyStream(out, fields)
+	return out
 }
 
 // Sign writes a receipt. The deployment, the region and the key are the signer's own.
@@ -123,23 +144,34 @@ func (k ReceiptKey) Sign(r Receipt) string {
 			*text = ""
 		}
 	}
-	w := receiptWriter{}
+	var head, w receiptWriter
+	r.whose(&head)
 	r.each(&w)
 	// The length in front tells a receipt that was cut from one that was changed.
-	fields := append(binary.AppendUvarint(nil, uint64(len(w.out))), w.out...)
-	text := receiptTag + "." + receiptText.EncodeToString(fields)
-	return text + "." + receiptText.EncodeToString(k.sign(text))
+	head.out = append(binary.AppendUvarint(nil, uint64(len(head.out)+len(w.out))), head.out...)
+	signature := k.sign(head.out, w.out)
+	return receiptTag + "." + receiptText.EncodeToString(append(head.out, k.covered(w.out, signature)...)) + "." + receiptText.EncodeToString(signature)
 }
 
-// Signed says whether this key signed the text that the receipt was read from.
-func (k ReceiptKey) Signed(text string) bool {
-	text = plainReceipt(text)
-	i := strings.LastIndexByte(text, '.')
-	if i < 0 {
-		return false
+// SealedReceipt is a receipt of which can be read whose it says that it is.
+type SealedReceipt struct {
+	Deployment, Region, Key string
+	head, fields, signature []byte
+}
+
+// Open reads a receipt that this key signed. False: it did not, or it was changed.
+func (k ReceiptKey) Open(sealed SealedReceipt) (Receipt, bool) {
+	if len(sealed.signature) != receiptMAC {
+		return Receipt{}, false
 	}
-	given, err := receiptText.DecodeString(text[i+1:])
-	return err == nil && hmac.Equal(given, k.sign(text[:i]))
+	fields := k.covered(sealed.fields, sealed.signature)
+	if !hmac.Equal(sealed.signature, k.sign(sealed.head, fields)) {
+		return Receipt{}, false
+	}
+	r := Receipt{Deployment: sealed.Deployment, Region: sealed.Region, Key: sealed.Key}
+	reader := receiptReader{in: fields}
+	r.each(&reader)
+	return r, !reader.wrong && len(reader.in) == 0
 }
 
 // Why a text is not read as a receipt.
@@ -155,44 +187,52 @@ func plainReceipt(text string) string {
 	return strings.Join(strings.Fields(text), "")
 }
 
-// ParseReceipt reads a receipt. What it says is not to be believed before a key's Signed says so.
-func ParseReceipt(text string) (Receipt, error) {
+// ParseReceipt reads whose a receipt says that it is. It is not to be believed before that key opens it.
+func ParseReceipt(text string) (SealedReceipt, error) {
 	text = plainReceipt(text)
 	parts := strings.Split(text, ".")
 	switch version, isReceipt := strings.CutPrefix(parts[0], "tr"); {
 	case len(text) > MaxReceipt || !isReceipt || version == "" || strings.Trim(version, "0123456789") != "":
-		return Receipt{}, ErrNoReceipt
+		return SealedReceipt{}, ErrNoReceipt
 	case parts[0] != receiptTag:
-		return Receipt{}, ErrReceiptNewer
+		return SealedReceipt{}, ErrReceiptNewer
 	case len(parts) < 3:
-		return Receipt{}, ErrReceiptCut
+		return SealedReceipt{}, ErrReceiptCut
 	case len(parts) > 3:
-		return Receipt{}, ErrReceiptBroken
+		return SealedReceipt{}, ErrReceiptBroken
 	}
 	fields, err := receiptText.DecodeString(parts[1])
 	if err != nil {
-		return Receipt{}, ErrReceiptBroken
+		return SealedReceipt{}, ErrReceiptBroken
 	}
 	length, n := binary.Uvarint(fields)
 	switch missing := receiptText.EncodedLen(receiptMAC) - len(parts[2]); {
 	case n <= 0 || length > MaxReceipt || missing < 0 || int(length) < len(fields)-n:
-		return Receipt{}, ErrReceiptBroken
+		return SealedReceipt{}, ErrReceiptBroken
 	case missing > 0 || int(length) > len(fields)-n:
-		return Receipt{}, ErrReceiptCut
+		return SealedReceipt{}, ErrReceiptCut
 	}
+	signature, err := receiptText.DecodeString(parts[2])
 	var r Receipt
 	reader := receiptReader{in: fields[n:]}
-	if r.each(&reader); reader.wrong || len(reader.in) > 0 {
-		return Receipt{}, ErrReceiptBroken
+	if r.whose(&reader); reader.wrong || err != nil {
+		return SealedReceipt{}, ErrReceiptBroken
 	}
-	return r, nil
+	head := len(fields) - len(reader.in)
+	return SealedReceipt{
+		Deployment: r.Deployment, Region: r.Region, Key: r.Key, head: fields[:head], fields: fields[head:], signature: signature,
+	}, nil
 }
 
-// each goes through the fields in their order, which is the format: another order, or one more, is another version.
-func (r *Receipt) each(f receiptField) {
+// whose are the fields that anybody can read.
+func (r *Receipt) whose(f receiptField) {
 	f.text(&r.Deployment)
 	f.text(&r.Region)
 	f.text(&r.Key)
+}
+
+// each goes through the other fields in their order, which is the format: another order, or one more, is another version.
+func (r *Receipt) each(f receiptField) {
 	f.text(&r.Node)
 	f.text(&r.Decision)
 	f.text(&r.Admission)

@@ -100,7 +100,7 @@ func (s *Service) explain(text string) ExplainAnswer {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	a := ExplainAnswer{Evidence: s.evidence()}
-	r, err := allocation.ParseReceipt(text)
+	sealed, err := allocation.ParseReceipt(text)
 	if err != nil {
 		a.Verdict, a.Detail = VerdictForged, err.Error()
 		for is, verdict := range map[error]string{
@@ -112,7 +112,8 @@ func (s *Service) explain(text string) ExplainAnswer {
 		}
 		return a
 	}
-	if a.Verdict, a.Detail = s.judgeReceipt(text, r); a.Verdict != VerdictGenuine {
+	var r allocation.Receipt
+	if r, a.Verdict, a.Detail = s.openReceipt(sealed); a.Verdict != VerdictGenuine {
 		return a
 	}
 	e := allocation.Explain(r)
@@ -124,21 +125,22 @@ func (s *Service) explain(text string) ExplainAnswer {
 	return a
 }
 
-// judgeReceipt says whether a receipt that could be read is true.
-func (s *Service) judgeReceipt(text string, r allocation.Receipt) (verdict, detail string) {
-	if s.state.deployment != nil && r.Deployment != s.state.deployment.value.ID {
-		return VerdictForeign, fmt.Sprintf("it says that it is of deployment %.40q, and this is %s: ask the coordinator of that one", r.Deployment, s.state.deployment.value.ID)
+// openReceipt reads a receipt, and says whether it is true.
+func (s *Service) openReceipt(sealed allocation.SealedReceipt) (r allocation.Receipt, verdict, detail string) {
+	if s.state.deployment != nil && sealed.Deployment != s.state.deployment.value.ID {
+		return r, VerdictForeign, fmt.Sprintf("it says that it is of deployment %.40q, and this is %s: ask the coordinator of that one", sealed.Deployment, s.state.deployment.value.ID)
 	}
-	key, known := s.state.receiptKey(r.Region, r.Key)
+	key, known := s.state.receiptKey(sealed.Region, sealed.Key)
 	switch {
-	case !known && s.state.regions[r.Region] == nil:
-		return VerdictForged, fmt.Sprintf("there was never a region %.70q here", r.Region)
+	case !known && s.state.regions[sealed.Region] == nil:
+		return r, VerdictForged, fmt.Sprintf("there was never a region %.70q here", sealed.Region)
 	case !known:
-		return VerdictUnknownKey, fmt.Sprintf("no key %.16q of region %s is known: it is forged, or was signed with a token of the region that etcd lost in a restore", r.Key, r.Region)
-	case !key.Signed(text):
-		return VerdictForged, "the signature does not fit: it was changed, or nobody here signed it"
+		return r, VerdictUnknownKey, fmt.Sprintf("no key %.16q of region %s is known: it is forged, or was signed with a token of the region that etcd lost in a restore", sealed.Key, sealed.Region)
 	}
-	return VerdictGenuine, ""
+	if r, known = key.Open(sealed); !known {
+		return r, VerdictForged, "the signature does not fit: it was changed, or nobody here signed it"
+	}
+	return r, VerdictGenuine, ""
 }
 
 func receiptAnswer(r allocation.Receipt) *ReceiptAnswer {
