@@ -37,6 +37,8 @@ func TestMain(m *testing.M) { clustertest.Main(m) }
 const (
 	edgeToken  = "0123456789abcdef-edge-1"
 	testRegion = "us-east"
+
+	edgeRegionToken = "tranche_region_d1_us-east_secret" // that receipts are signed by
 )
 
 const testMapping = `
@@ -212,7 +214,9 @@ func (w *world) serve(metrics *regional.Metrics, change ...func(*envoy.Config)) 
 		w.t.Fatal(err)
 	}
 	w.backend = &slowBackend{Node: w.node}
-	w.gate = regional.NewGate(regional.HTTPConfig{Tokens: tokens, Metrics: metrics}, w.backend)
+	w.gate = regional.NewGate(regional.HTTPConfig{
+		Tokens: tokens, Metrics: metrics, Receipts: &regional.Receipts{Key: allocation.ReceiptKeyOf("d1", testRegion, edgeRegionToken), Node: "node-1"},
+	}, w.backend)
 	config := envoy.Config{Mapping: mapping, Gate: w.gate}
 	for _, c := range change {
 		c(&config)
