@@ -185,3 +185,24 @@ func TestExplainAfterEtcdWasRestored(t *testing.T) {
 		t.Errorf("what was signed with a lost token: %+v", a)
 	}
 }
+
+// In a rotation two tokens of a region are valid at once, and its nodes sign with either; afterwards with the new one. If one
+// of them were not known, every refusal of some node would look forged.
+func TestExplainThroughARotation(t *testing.T) {
+	w, east, _ := two(t, 1)
+	r := w.replicas[0]
+	old := *east
+	for range 2 {
+		answer := w.must(r, http.StatusCreated, "POST", "/v1/tokens/region:us-east/rotate", map[string]string{"overlap": "1h"})
+		east.token = answer["token"].(string)
+		for _, f := range []*fakeRegion{&old, east} {
+			if v := w.explainOf(r, f.refusal(allocation.CeilingReached, allocation.Period{}, 1)).Verdict; v != coordinator.VerdictGenuine {
+				t.Errorf("it is %s", v)
+			}
+		}
+	}
+	items, _, err := w.store.Range(t.Context(), coordinator.Root+"receipts/us-east/")
+	if err != nil || len(items) != 3 {
+		t.Errorf("%d keys are kept, not three: %v", len(items), err)
+	}
+}

@@ -155,10 +155,14 @@ func (s *Service) rotateToken(ctx context.Context, who actor, name string, overl
 		answer = answerToken(next)
 		answer.Token = secret
 		told := answerToken(next)
-		return Change{
+		change := Change{
 			Reads: []Item{d.item},
 			Puts:  []Item{put(tokenKey(name), next), s.auditLine(who, "token.rotate", name, answerToken(d.value), told)},
-		}, nil
+		}
+		if next.Role == RoleRegion {
+			s.keepReceiptKey(&change, next)
+		}
+		return change, nil
 	})
 	return answer, err
 }
