@@ -21,6 +21,7 @@ type arena struct {
 	name  string
 	focus fleet.Focus
 	long  time.Duration // 0: huntFor
+	kind  string        // of the runs; empty: fleet.KindFaults
 }
 
 // fleetHunt runs the real services in an arena, from one seed after the other.
@@ -71,7 +72,7 @@ func (h fleetHunt) run(ctx context.Context, seed uint64, s fleet.Seams) (*fleet.
 		long = huntFor
 	}
 	focus := h.arena.focus
-	return fleet.Run(ctx, fleet.Options{Seed: seed, For: long, Lines: traceLines, Seams: s, Focus: &focus})
+	return fleet.Run(ctx, fleet.Options{Seed: seed, For: long, Kind: h.arena.kind, Lines: traceLines, Seams: s, Focus: &focus})
 }
 
 // of takes what a run showed.

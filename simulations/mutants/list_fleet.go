@@ -68,6 +68,13 @@ var (
 	midnights = arena{name: "midnight by several versions of the time-zone data", long: 100 * time.Second, focus: fleet.Focus{
 		Faults: map[string]int{"zone-data": 4, "crash-coordinator": 1}, Every: 4 * time.Second, Operate: 3 * time.Second, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right",
 	}}
+	keyed = arena{name: "callers' keys, and blocks", focus: fleet.Focus{
+		Faults: map[string]int{"cut-region": 2, "crash-node": 1}, Every: 4 * time.Second, Keys: true, Nodes: 2, Clients: 3, Think: 150 * time.Millisecond,
+		Operate: -1, Drift: -1, AtCommit: -1, Clocks: "right",
+	}}
+	keyedRestore = arena{name: "callers' keys, and an etcd that goes back", long: 45 * time.Second, kind: "etcd-restored", focus: fleet.Focus{
+		Keys: true, Clients: 1, Think: time.Second, Operate: -1, Drift: -1, AtCommit: -1, Clocks: "right", Lose: -1,
+	}}
 	replicas = arena{name: "a replica that is away", focus: fleet.Focus{
 		Faults: map[string]int{"replica-away": 6}, Every: 2 * time.Second, Replica: true, Lose: -1, Clients: 2, Think: 200 * time.Millisecond, Drift: -1,
 	}}
@@ -132,6 +139,10 @@ func fleetMutants() []Mutant {
 		inFleet("degraded-is-free", "what a ladder degrades is charged to no budget", policed, ownerSeams(degradedIsFree), 7),
 		inFleet("batch-spends-protected", "batch work spends what is protected", policed, ownerSeams(floorUnseen), 11),
 		inFleet("stale-in-strict", "a budget that refuses on old evidence admits on it", policed, ownerSeams(staleInStrict), 11),
+		inFleet("revocation-loses-to-budget", "a node does not hear that a key was revoked, or a tenant blocked, while the budget has room", keyed, deaf, 11),
+		inFleet("fallback-key", "a request whose key is not valid is taken for a gateway's", keyed, doors(fallbackKey), 11),
+		inFleet("replay-under-revoked-key", "a known id is replayed without a look at its key", keyed, doors(replayUnseen), 11),
+		inFleet("restore-forgets-ends", "a region does not state the documents that an etcd which went back may have lost", keyedRestore, wireSeams(stateNoDocuments), 8),
 
 		inFleet("apply-any-generation", "an owner applies a grant of an older generation", late, broken(ownertwin.Breaks{AnyGeneration: true}), 8),
 		inFleet("forget-ids-after-restart", "the ids are forgotten when the database restarts", restarts, broken(ownertwin.Breaks{UnloggedIDs: true}), 6),

@@ -16,6 +16,7 @@ type claim struct {
 	costs  map[string]int64
 	life   allocation.Duration
 	rank   allocation.Priority
+	shown  allocation.Presented // the caller's own key; zero: a gateway asks
 	made   time.Duration
 
 	asked    []*asking
@@ -46,7 +47,7 @@ func (a *asking) open() bool { return !a.answered || a.decision.Reason == alloca
 
 // request is the claim's own admission, as it is sent each time.
 func (c *claim) request(op allocation.Op) allocation.Request {
-	r := allocation.Request{Op: op, Key: c.key}
+	r := allocation.Request{Op: op, Key: c.key, Presented: c.shown}
 	switch op {
 	case allocation.Spend, allocation.Reserve, allocation.Check:
 		r.Labels, r.Costs, r.Lifetime, r.Priority = c.labels, c.costs, c.life, c.rank

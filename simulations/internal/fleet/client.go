@@ -92,6 +92,9 @@ func (c *client) claim(op allocation.Op) *claim {
 	if op == allocation.Reserve {
 		cl.life = allocation.Duration(1 + c.random.IntN(10))
 	}
+	if p, with := c.fleet.keys.draw(tenant); with {
+		cl.shown, cl.key.Credential = p, p.Credential()
+	}
 	c.fleet.check.claims[claimKey{c.region.name, cl.key}] = cl
 	return cl
 }
@@ -288,8 +291,12 @@ func (n *node) decide(ctx context.Context, requests []allocation.Request) admitR
 		return admitReply{}
 	}
 	f := n.region.fleet
-	claims := n.serving(requests)
-	d := n.current.Decide(ctx, requests, n.process.Now().Add(answerWithin))
+	claims, barred, asked := n.serving(requests), f.keys.barred(n, requests), requests
+	if door := f.o.Seams.Door; door != nil {
+		asked = door(n.process.Name(), requests)
+	}
+	d := n.current.Decide(ctx, asked, n.process.Now().Add(answerWithin))
+	f.keys.judge(n, requests, barred, d)
 	for i := range d {
 		claims[i].served(d[i])
 		f.w.Trace("decide", fmt.Sprintf("%s %s %s %s", requests[i].Op, requests[i].Key.ID, d[i].Reason, d[i].State))

@@ -26,6 +26,8 @@ type Seams struct {
 	Coordinator func(process string, c regional.Coordinator) regional.Coordinator
 	Sync        func(replica string, serve Sync) Sync // how a replica hears calls, as they arrive
 	Breaks      ownertwin.Breaks                      // rules that every database leaves out
+
+	Door func(process string, requests []allocation.Request) []allocation.Request // how a node takes requests
 }
 
 // Sync answers a region's call.
@@ -89,6 +91,7 @@ type fleet struct {
 	operator *operator
 	check    *checks
 	faults   *faults
+	keys     *keyring // nil: there are none
 
 	admin     string // the first admin token
 	quiet     bool   // clients stop
@@ -171,6 +174,7 @@ func assemble(o Options, w *world.World, p *plan) *fleet {
 	}
 	f.operator = newOperator(f)
 	f.faults = newFaults(f)
+	f.keys = newKeyring(f)
 	return f
 }
 
@@ -333,9 +337,13 @@ func (f *fleet) script() {
 		out.Sleep(ctx, 50*time.Millisecond)
 	}
 	f.operator.begin(ctx)
+	f.keys.begin(ctx)
 	out.Sleep(ctx, time.Second)
 	f.w.Go("faults", f.faults.run)
 	f.w.Go("operator", f.operator.run)
+	if f.keys != nil {
+		f.w.Go("keys", f.keys.run)
+	}
 	out.Sleep(ctx, f.o.For)
 	f.faults.heal()
 	out.Sleep(ctx, afterFaults)

@@ -34,6 +34,7 @@ type Focus struct {
 	Demand       bool  // all budgets that can be have policy demand
 	Watched      bool  // some budgets are in shadow, or only count
 	Policed      bool  // some budgets have a floor, a ladder, or a greatest age of evidence
+	Keys         bool  // callers have keys
 }
 
 var clockKinds = map[string]clockKind{"right": clocksRight, "nodes": clocksOfNodes, "databases": clocksOfDatabases, "coordinators": clocksOfCoordinators, "all": clocksOfAll}

@@ -56,6 +56,7 @@ func (f *fleet) converge() {
 	}
 	f.check.ghosts()
 	f.check.linear.judge()
+	f.keys.agree()
 	f.healed = true
 }
 
@@ -76,6 +77,9 @@ func (f *fleet) awaitNothing() (missing []string) {
 			return nil
 		}
 		f.operator.settle(ctx) // a call to drain may have been late
+		if f.keys != nil {
+			f.keys.lift(ctx)
+		}
 	}
 	return missing
 }
@@ -120,6 +124,7 @@ func (f *fleet) missing() (list []string) {
 		}
 	}
 	f.missingOfBudgets(now, say)
+	f.keys.missing(say)
 	for _, ref := range f.check.openLedgers() {
 		f.missingOfLedger(ref, now, say)
 	}

@@ -97,3 +97,20 @@ func (db *Database) Document(ref allocation.DocumentRef) (allocation.Document, b
 	row, ok := db.tables.documents[ref]
 	return row.Document, ok
 }
+
+// Documents are those of a kind that the owner has stored, by name.
+func (db *Database) Documents(kind string) (list []allocation.Document) {
+	for ref, row := range db.tables.documents {
+		if ref.Kind == kind {
+			list = append(list, row.Document)
+		}
+	}
+	slices.SortFunc(list, func(a, b allocation.Document) int { return a.Ref().Compare(b.Ref()) })
+	return list
+}
+
+// DocumentsThrough is the configuration number through which the owner has stored documents.
+func (db *Database) DocumentsThrough() int64 { return db.tables.owner.documents }
+
+// Untold is how many documents the coordinator has not told under the owner's history.
+func (db *Database) Untold() int { return len(db.tables.untold()) }

@@ -1,0 +1,88 @@
+package mutants
+
+import (
+	"context"
+	"slices"
+
+	"tranche/allocation"
+	"tranche/regional"
+	"tranche/simulations/internal/fleet"
+)
+
+// deafOwner never tells its node of what was ended, nor of a block.
+type deafOwner struct{ regional.Owner }
+
+func deaf() fleet.Seams {
+	return fleet.Seams{Owner: func(_ string, o regional.Owner) regional.Owner { return deafOwner{o} }}
+}
+
+func hear(l *regional.Loaded) {
+	l.Documents = slices.DeleteFunc(slices.Clone(l.Documents), func(d allocation.Document) bool { return d.Final || d.Kind == allocation.KindBlock })
+}
+
+func (o deafOwner) Begin(ctx context.Context, w regional.Writer, want regional.Want) (regional.Batch, error) {
+	b, err := o.Owner.Begin(ctx, w, want)
+	if err == nil {
+		hear(&b.Seen().Loaded)
+	}
+	return b, err
+}
+
+func (o deafOwner) Load(ctx context.Context, after int64) (regional.Loaded, error) {
+	l, err := o.Owner.Load(ctx, after)
+	hear(&l)
+	return l, err
+}
+
+func (o deafOwner) Peek(ctx context.Context, want regional.Want) (regional.Seen, error) {
+	s, err := o.Owner.Peek(ctx, want)
+	hear(&s.Loaded)
+	return s, err
+}
+
+// doors makes a door that all nodes of a run share.
+func doors(make func() func([]allocation.Request) []allocation.Request) func() fleet.Seams {
+	return func() fleet.Seams {
+		door := make()
+		return fleet.Seams{Door: func(_ string, requests []allocation.Request) []allocation.Request {
+			return door(slices.Clone(requests))
+		}}
+	}
+}
+
+// fallbackKey takes every caller with a key for a gateway, whatever the key is worth.
+func fallbackKey() func([]allocation.Request) []allocation.Request {
+	return func(requests []allocation.Request) []allocation.Request {
+		for i := range requests {
+			requests[i].Presented = allocation.Presented{}
+		}
+		return requests
+	}
+}
+
+// replayUnseen does so for ids that came before.
+func replayUnseen() func([]allocation.Request) []allocation.Request {
+	came := map[allocation.IDKey]bool{}
+	return func(requests []allocation.Request) []allocation.Request {
+		for i := range requests {
+			if came[requests[i].Key] {
+				requests[i].Presented = allocation.Presented{}
+			}
+			came[requests[i].Key] = true
+		}
+		return requests
+	}
+}
+
+// stateNoDocuments keeps documents out of the calls, and takes them for told.
+func stateNoDocuments() syncFunc {
+	return func(ctx context.Context, c regional.Coordinator, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+		kept := call.Documents
+		call.Documents = nil
+		answer, err := c.Sync(ctx, call)
+		if err == nil && answer.History == call.History {
+			answer.Documents = append(answer.Documents, kept...)
+		}
+		return answer, err
+	}
+}
