@@ -139,10 +139,6 @@ func fleetMutants() []Mutant {
 		inFleet("degraded-is-free", "what a ladder degrades is charged to no budget", policed, ownerSeams(degradedIsFree), 7),
 		inFleet("batch-spends-protected", "batch work spends what is protected", policed, ownerSeams(floorUnseen), 11),
 		inFleet("stale-in-strict", "a budget that refuses on old evidence admits on it", policed, ownerSeams(staleInStrict), 11),
-		inFleet("revocation-loses-to-budget", "a node does not hear that a key was revoked, or a tenant blocked, while the budget has room", keyed, deaf, 11),
-		inFleet("fallback-key", "a request whose key is not valid is taken for a gateway's", keyed, doors(fallbackKey), 11),
-		inFleet("replay-under-revoked-key", "a known id is replayed without a look at its key", keyed, doors(replayUnseen), 11),
-		inFleet("restore-forgets-ends", "a region does not state the documents that an etcd which went back may have lost", keyedRestore, wireSeams(stateNoDocuments), 8),
 
 		inFleet("apply-any-generation", "an owner applies a grant of an older generation", late, broken(ownertwin.Breaks{AnyGeneration: true}), 8),
 		inFleet("forget-ids-after-restart", "the ids are forgotten when the database restarts", restarts, broken(ownertwin.Breaks{UnloggedIDs: true}), 6),

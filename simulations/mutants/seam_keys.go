@@ -9,6 +9,16 @@ import (
 	"tranche/simulations/internal/fleet"
 )
 
+// keyMutants are those of callers' keys and of blocks.
+func keyMutants() []Mutant {
+	return []Mutant{
+		inFleet("revocation-loses-to-budget", "a node does not hear that a key was revoked, or a tenant blocked, while the budget has room", keyed, deaf, 11),
+		inFleet("fallback-key", "a request whose key is not valid is taken for a gateway's", keyed, doors(fallbackKey), 11),
+		inFleet("replay-under-revoked-key", "a known id is replayed without a look at its key", keyed, doors(replayUnseen), 11),
+		inFleet("restore-forgets-ends", "a region does not state the documents that an etcd which went back may have lost", keyedRestore, wireSeams(stateNoDocuments), 8),
+	}
+}
+
 // deafOwner never tells its node of what was ended, nor of a block.
 type deafOwner struct{ regional.Owner }
 
