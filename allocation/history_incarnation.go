@@ -48,7 +48,7 @@ func (r Residence) Judge(incarnation string, home Home, lost, inContact bool) Cl
 		return ClaimFits
 	case current && !lost:
 		return ClaimMove
-	case !current && r.Incarnation != "" && !r.Confirmed && home == r.Home:
+	case (lost || incarnation == "") && !current && r.Incarnation != "" && !r.Confirmed && home == r.Home:
 		return ClaimAgain
 	case lost || incarnation == "":
 		return ClaimNew
