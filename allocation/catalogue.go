@@ -27,6 +27,7 @@ type Catalogue struct {
 
 	documents map[DocumentRef]Document
 	routes    Routes
+	routed    *routeIndex
 	policy    *policy // what they say of requests
 }
 
@@ -37,7 +38,7 @@ func NewCatalogue(region string) *Catalogue {
 
 // With returns the catalogue after some changes: budgets and terms that are new or replaced, and terms that are gone.
 func (c *Catalogue) With(number int64, budgets []ConfiguredBudget, terms []Term, gone []ShareRef) *Catalogue {
-	out := &Catalogue{Region: c.Region, Number: number, budgets: c.budgets, terms: c.terms, index: c.index, documents: c.documents, routes: c.routes, policy: c.policy}
+	out := &Catalogue{Region: c.Region, Number: number, budgets: c.budgets, terms: c.terms, index: c.index, documents: c.documents, routes: c.routes, routed: c.routed, policy: c.policy}
 	if len(budgets) > 0 {
 		out.budgets = maps.Clone(c.budgets)
 		if out.budgets == nil {

@@ -39,7 +39,7 @@ func (c *Catalogue) enterRoutes(d Document) {
 		return
 	}
 	if t, err := d.Routes(); err == nil {
-		c.routes = t
+		c.routes, c.routed = t, newRouteIndex(t)
 	}
 }
 

@@ -135,10 +135,14 @@ func (t Routes) Match(method, path string) (best Route, found bool) {
 }
 
 func (r Route) fits(method, path string) bool {
+	return r.fitsParts(method, strings.Split(r.Path, "/"), strings.Split(path, "/"))
+}
+
+// fitsParts compares the pattern's parts with the path's.
+func (r Route) fitsParts(method string, want, have []string) bool {
 	if r.Method != "" && r.Method != method {
 		return false
 	}
-	want, have := strings.Split(r.Path, "/"), strings.Split(path, "/")
 	for i, part := range want {
 		switch {
 		case i >= len(have):
@@ -181,12 +185,7 @@ func (t Routes) Complete(l Labels) Labels {
 	if !ok {
 		return l
 	}
-	out := make(Labels, len(l)+1)
-	for name, value := range l {
-		out[name] = value
-	}
-	out[LabelCapability] = r.Capability
-	return out
+	return l.with(LabelCapability, r.Capability)
 }
 
 // Routes reads a document of KindRoutes.
@@ -203,7 +202,7 @@ func (d Document) Routes() (Routes, error) {
 
 // Complete returns labels with what the routes table fills in: budgets, keys and blocks see these. What is compared when an
 // admission id comes again are the labels as sent.
-func (c *Catalogue) Complete(l Labels) Labels { return c.routes.Complete(l) }
+func (c *Catalogue) Complete(l Labels) Labels { return c.routed.complete(l) }
 
 // Routes is the routes table that the region knows.
 func (c *Catalogue) Routes() Routes { return c.routes }

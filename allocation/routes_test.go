@@ -2,9 +2,12 @@ package allocation
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 var someRoutes = Routes{Routes: []Route{
@@ -30,6 +33,9 @@ func TestRoutesMatch(t *testing.T) {
 		method, path, _ := strings.Cut(endpoint, " ")
 		for _, list := range [][]Route{someRoutes.Routes, reversed(someRoutes.Routes)} {
 			r, found := Routes{Routes: list}.Match(method, path)
+			if by, known := newRouteIndex(Routes{Routes: list}).match(method, path); by != r || known != found {
+				t.Errorf("%s: by the index %+v, not %+v", endpoint, by, r)
+			}
 			if r.Capability != want || found != (want != "") {
 				t.Errorf("%s: %q, want %q", endpoint, r.Capability, want)
 			}
@@ -138,5 +144,45 @@ func TestRoutesBeforeBlocks(t *testing.T) {
 		if d := l.put(r); d.Reason != want {
 			t.Errorf("%s: %s, want %s", path, d.Reason, want)
 		}
+	}
+}
+
+// The index is what requests go by. If this fails a node reads a table otherwise than `tranche routes match` says.
+func TestRouteIndex(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		part := rapid.SampledFrom([]string{"a", "b", "{x}", "{y}"})
+		var table Routes
+		for range rapid.IntRange(1, 12).Draw(t, "lines") {
+			parts := rapid.SliceOfN(part, 1, 3).Draw(t, "parts")
+			if rapid.IntRange(0, 3).Draw(t, "rest") == 0 {
+				parts = append(parts, "*")
+			}
+			r := Route{Method: rapid.SampledFrom([]string{"", "GET", "POST"}).Draw(t, "method"), Path: "/" + strings.Join(parts, "/")}
+			r.Capability = r.Method + r.Path
+			table.Routes = append(table.Routes, r)
+			if table.Validate() != nil { // the same as another
+				table.Routes = table.Routes[:len(table.Routes)-1]
+			}
+		}
+		x := newRouteIndex(table)
+		for range 20 {
+			method := rapid.SampledFrom([]string{"GET", "POST", "PUT"}).Draw(t, "asked method")
+			path := "/" + strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", ""}), 0, 4).Draw(t, "asked"), "/")
+			want, found := table.Match(method, path)
+			if got, known := x.match(method, path); got != want || known != found {
+				t.Fatalf("%s %s: %+v, want %+v of %+v", method, path, got, want, table.Routes)
+			}
+		}
+	})
+}
+
+func BenchmarkRoutesComplete(b *testing.B) {
+	var table Routes
+	for i := range MaxRoutes {
+		table.Routes = append(table.Routes, Route{Path: fmt.Sprintf("/v1/part-%d/{id}", i), Capability: "c"})
+	}
+	x, l := newRouteIndex(table), Labels{LabelMethod: "GET", LabelPath: "/v1/part-499/7", "tenant": "acme"}
+	for b.Loop() {
+		x.complete(l)
 	}
 }
