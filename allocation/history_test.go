@@ -170,6 +170,7 @@ func TestResidence(t *testing.T) {
 		{Residence{}, "", old, false, false, ClaimNew},
 		{fresh, "", old, false, true, ClaimAgain},
 		{fresh, "a", old, true, true, ClaimAgain},
+		{fresh, "a", old, false, true, ClaimFormer}, // it does not know yet that it was replaced
 		{r, "b", old, false, true, ClaimFits},
 		{r, "b", elsewhere, false, true, ClaimSecondHome},
 		{r, "b", elsewhere, false, false, ClaimMove},
