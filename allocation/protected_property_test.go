@@ -108,7 +108,8 @@ func TestProtectedIsLeftToEssential(t *testing.T) {
 			p := newProtectedWorld(t)
 			policies := func(t *rapid.T) {
 				p.budget.Allocation = rapid.SampledFrom([]Policy{
-					{Policy: PolicyHome, Region: "here"}, {Policy: PolicyHome, Region: "there"},
+					{Policy: PolicyHome, Region: "here"},
+					{Policy: PolicyHome, Region: "there"},
 					{Policy: PolicyFixed, Weights: map[string]int64{"here": 1, "there": 1}},
 					{Policy: PolicyFixed, Weights: map[string]int64{"here": 5, "there": 1}},
 					{Policy: PolicyFixed, Weights: map[string]int64{"here": 0, "there": 1}},

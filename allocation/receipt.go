@@ -176,7 +176,7 @@ func (k ReceiptKey) Open(sealed SealedReceipt) (Receipt, bool) {
 
 // Why a text is not read as a receipt.
 var (
-	ErrNoReceipt     = errors.New("this is not a receipt: one begins with " + receiptTag + ".")
+	ErrNoReceipt     = errors.New("this is not a receipt: " + receiptTag + ". is how one begins")
 	ErrReceiptCut    = errors.New("a part of the receipt is missing: copy all of it, to the last character")
 	ErrReceiptBroken = errors.New("the receipt holds what none can hold: it was changed")
 	ErrReceiptNewer  = errors.New("the receipt is of a version that this program does not know: upgrade it")

@@ -64,8 +64,12 @@ func TestBooksCanDiffer(t *testing.T) {
 		told, open, spent, ids int64
 		agree                  bool
 	}{
-		{10, 0, 10, 10, true}, {10, 0, 11, 11, false}, {10, 0, 9, 10, false}, {10, 0, 10, 9, false},
-		{10, 2, 12, 12, true}, {10, 2, 13, 12, false},
+		{10, 0, 10, 10, true},
+		{10, 0, 11, 11, false},
+		{10, 0, 9, 10, false},
+		{10, 0, 10, 9, false},
+		{10, 2, 12, 12, true},
+		{10, 2, 13, 12, false},
 	} {
 		if agree := agrees(k.told, k.open, 1, k.spent, k.ids); agree != k.agree {
 			t.Errorf("%+v: %v", k, agree)

@@ -25,8 +25,8 @@ func TestLoadRoutes(t *testing.T) {
 		"routes:\n  - {path: /a, capability: a, priority: b}\n":                        "-:2: routes: ",
 		"routes:\n  - {path: /a, capability: a}\n  - {path: b, capability: c}\n":       "-:3: routes[1].path: ",
 		"routes:\n  - {path: /a, capability: a}\n  -\n    path: /a\n    capability: c": "-:4: routes[1].path: ",
-		"routes:\n  - {path: /a}\n": "-:2: routes[0].capability: is missing; ",
-		"routes: [":                 "-:1: is not YAML",
+		"routes:\n  - {path: /a}\n":                                                    "-:2: routes[0].capability: is missing; ",
+		"routes: [":                                                                    "-:1: is not YAML",
 	} {
 		if _, err := LoadRoutes(strings.NewReader(text), "-"); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)
