@@ -163,6 +163,14 @@ func start(ctx context.Context, o Options) (w *world, err error) {
 		}
 		w.regions = append(w.regions, r)
 	}
+	// A region is granted nothing before another one has said that it knows of it: one call to hear of it, one to say so.
+	for range 2 {
+		for _, r := range w.regions {
+			if err := r.untilQuiet(ctx); err != nil {
+				return w, err
+			}
+		}
+	}
 	return w, nil
 }
 
