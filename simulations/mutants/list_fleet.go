@@ -75,6 +75,12 @@ var (
 	keyedRestore = arena{name: "callers' keys, and an etcd that goes back", long: 45 * time.Second, kind: "etcd-restored", focus: fleet.Focus{
 		Keys: true, Clients: 1, Think: time.Second, Operate: -1, Drift: -1, AtCommit: -1, Clocks: "right", Lose: -1,
 	}}
+	wentBack = arena{name: "an etcd that goes back", long: 45 * time.Second, kind: "etcd-restored", focus: fleet.Focus{
+		Clients: 2, Think: 300 * time.Millisecond, Operate: 2 * time.Second, Drift: -1, AtCommit: -1, Clocks: "right", Lose: -1,
+	}}
+	startedOver = arena{name: "databases that are put back", long: 45 * time.Second, kind: "restore-logically", focus: fleet.Focus{
+		Clients: 2, Think: 300 * time.Millisecond, Operate: 2 * time.Second, Drift: -1, AtCommit: -1, Clocks: "right", Lose: -1,
+	}}
 	replicas = arena{name: "a replica that is away", focus: fleet.Focus{
 		Faults: map[string]int{"replica-away": 6}, Every: 2 * time.Second, Replica: true, Lose: -1, Clients: 2, Think: 200 * time.Millisecond, Drift: -1,
 	}}
@@ -139,6 +145,10 @@ func fleetMutants() []Mutant {
 		inFleet("degraded-is-free", "what a ladder degrades is charged to no budget", policed, ownerSeams(degradedIsFree), 7),
 		inFleet("batch-spends-protected", "batch work spends what is protected", policed, ownerSeams(floorUnseen), 11),
 		inFleet("stale-in-strict", "a budget that refuses on old evidence admits on it", policed, ownerSeams(staleInStrict), 11),
+
+		inFleet("thaw-at-once", "an etcd that went back is granted from before the regions have stated what they hold", wentBack, storeSeams(thawAtOnce), 1, 2, 3, 4, 8),
+		inFleet("hear-nothing-held", "a freeze ends without a word of what the regions hold", wentBack, arriveSeams(hearNothingHeld), 1, 2, 3, 4, 8),
+		inFleet("regrant-lost", "what a lost incarnation held is granted again", startedOver, storeSeams(regrantLost), 2, 4),
 
 		inFleet("apply-any-generation", "an owner applies a grant of an older generation", late, broken(ownertwin.Breaks{AnyGeneration: true}), 8),
 		inFleet("forget-ids-after-restart", "the ids are forgotten when the database restarts", restarts, broken(ownertwin.Breaks{UnloggedIDs: true}), 6),

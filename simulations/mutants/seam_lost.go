@@ -1,0 +1,78 @@
+package mutants
+
+import (
+	"context"
+	"strings"
+
+	"tranche/allocation"
+	"tranche/coordinator"
+	"tranche/simulations/internal/fleet"
+)
+
+const (
+	regionsAt = coordinator.Root + "regions/"
+	historyAt = coordinator.Root + "history"
+)
+
+// thawAtOnce begins a new history without a freeze: nobody waits for what the regions hold.
+func thawAtOnce() storeSeam {
+	return storeSeam{commit: func(ctx context.Context, s coordinator.Store, t coordinator.Txn) (coordinator.TxnResult, error) {
+		for i := range t.Puts {
+			if t.Puts[i].Key == historyAt {
+				edit(&t.Puts[i], func(d *coordinator.StandingDocument) bool {
+					frozen := d.Freeze != nil
+					d.Freeze = nil
+					return frozen
+				})
+			}
+		}
+		return s.Commit(ctx, t)
+	}}
+}
+
+// hearNothingHeld ends a freeze once every region has called, and does not listen to what they hold.
+func hearNothingHeld() func(serve fleet.Sync) fleet.Sync {
+	return func(serve fleet.Sync) fleet.Sync {
+		return func(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
+			var heard []allocation.Statement
+			for _, st := range call.Statements {
+				var shares []allocation.ShareStatement
+				for _, sh := range st.Shares {
+					if sh.Held == nil {
+						shares = append(shares, sh)
+					}
+				}
+				if len(shares) == len(st.Shares) {
+					heard = append(heard, st)
+				}
+			}
+			call.Statements = heard
+			return serve(ctx, call)
+		}
+	}
+}
+
+// regrantLost counts what an incarnation held as returned as soon as another one has taken its place: its database is gone,
+// so nobody can spend it, or so it seems.
+func regrantLost() storeSeam {
+	now := map[string]string{} // incarnations by region
+	return storeSeam{commit: func(ctx context.Context, s coordinator.Store, t coordinator.Txn) (coordinator.TxnResult, error) {
+		for i := range t.Puts {
+			if p := t.Puts[i]; strings.HasPrefix(p.Key, regionsAt) {
+				edit(&p, func(d *coordinator.RegionDocument) bool { now[d.Region] = d.Incarnation; return false })
+			}
+		}
+		ledgersOf(&t, func(l *allocation.Ledger, _ bool) (changed bool) {
+			for i := range l.Entries {
+				for j := range l.Entries[i].Allocations {
+					a := &l.Entries[i].Allocations[j]
+					if current := now[a.Region]; !l.Template && current != "" && current != a.Incarnation && a.Held() > 0 {
+						a.Returned, a.Target, changed = a.Granted, 0, true
+					}
+				}
+			}
+			return changed
+		})
+		return s.Commit(ctx, t)
+	}}
+}
