@@ -40,6 +40,7 @@ type Breaks struct {
 	UnloggedIDs      bool // the tables of ids do not survive a crash of the server
 	AnyGeneration    bool // a grant of an older generation is applied
 	CloseByCaller    bool // periods are closed as far as the caller says, whatever the database's clock is
+	KeepHeld         bool // a new incarnation goes on with what the one before it held
 	AcceptWarnings   bool // a commit that came with a warning is taken for one that is safe
 }
 

@@ -175,7 +175,7 @@ func (x *transaction) startOver(call allocation.SyncCall, answer allocation.Sync
 	slices.SortFunc(x.record.Usage, func(a, b UsageChange) int { return a.After.Compare(b.After.UsageKey) })
 	x.record.StartsOver = true
 	return func() error {
-		x.change(func(t *tables) { t.startOver(answer) })
+		x.change(func(t *tables) { t.startOver(answer, x.db.Breaks.KeepHeld) })
 		return nil
 	}, nil
 }
@@ -202,12 +202,14 @@ func (x *transaction) lockAll() error {
 }
 
 // startOver makes the tables those of a new incarnation, which holds nothing. Usage stays, since ids speak of it.
-func (t *tables) startOver(answer allocation.SyncAnswer) {
-	for k, u := range t.usage {
-		t.usage[k] = u.StartOver()
+func (t *tables) startOver(answer allocation.SyncAnswer, keep bool) {
+	if !keep {
+		for k, u := range t.usage {
+			t.usage[k] = u.StartOver()
+		}
+		t.shares, t.touched = map[allocation.ShareRef]shareRow{}, map[allocation.ShareRef]int64{}
+		t.byShard = [allocation.Shards][]allocation.ShareRef{}
 	}
-	t.shares, t.touched = map[allocation.ShareRef]shareRow{}, map[allocation.ShareRef]int64{}
-	t.byShard = [allocation.Shards][]allocation.ShareRef{}
 	t.statements = map[int][]statementRow{}
 	for i := range t.shards {
 		t.shards[i].acked = 0
