@@ -146,12 +146,6 @@ func fleetMutants() []Mutant {
 		inFleet("batch-spends-protected", "batch work spends what is protected", policed, ownerSeams(floorUnseen), 11),
 		inFleet("stale-in-strict", "a budget that refuses on old evidence admits on it", policed, ownerSeams(staleInStrict), 11),
 
-		inFleet("thaw-at-once", "an etcd that went back is granted from before the regions have stated what they hold", wentBack, storeSeams(thawAtOnce), 1, 2, 3, 4, 8),
-		inFleet("hear-nothing-held", "a freeze ends without a word of what the regions hold", wentBack, arriveSeams(hearNothingHeld), 1, 2, 3, 4, 8),
-		inFleet("regrant-lost", "what a lost incarnation held is granted again", startedOver, storeSeams(regrantLost), 2, 4),
-		inFleet("go-on-with-what-was-lost", "a new incarnation goes on with what the database held before it was put back", startedOver, broken(ownertwin.Breaks{KeepHeld: true}), 1, 2, 3, 4, 8),
-		inFleet("restore-unnoticed", "no mark is compared in the database, which was put back", startedOver, broken(ownertwin.Breaks{NoMark: true}), 1, 2, 3, 4, 6, 8, 12),
-
 		inFleet("apply-any-generation", "an owner applies a grant of an older generation", late, broken(ownertwin.Breaks{AnyGeneration: true}), 8),
 		inFleet("forget-ids-after-restart", "the ids are forgotten when the database restarts", restarts, broken(ownertwin.Breaks{UnloggedIDs: true}), 6),
 		inFleet("look-up-before-lock", "an id is looked up before the locks", twice, broken(ownertwin.Breaks{LookUpFirst: true}), 6),

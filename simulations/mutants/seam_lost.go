@@ -7,6 +7,7 @@ import (
 	"tranche/allocation"
 	"tranche/coordinator"
 	"tranche/simulations/internal/fleet"
+	"tranche/simulations/internal/ownertwin"
 )
 
 const (
@@ -75,4 +76,15 @@ func regrantLost() storeSeam {
 		})
 		return s.Commit(ctx, t)
 	}}
+}
+
+// lostHistoryMutants are those of databases and of an etcd that went back.
+func lostHistoryMutants() []Mutant {
+	return []Mutant{
+		inFleet("thaw-at-once", "an etcd that went back is granted from before the regions have stated what they hold", wentBack, storeSeams(thawAtOnce), 1, 2, 3, 4, 8),
+		inFleet("hear-nothing-held", "a freeze ends without a word of what the regions hold", wentBack, arriveSeams(hearNothingHeld), 1, 2, 3, 4, 8),
+		inFleet("regrant-lost", "what a lost incarnation held is granted again", startedOver, storeSeams(regrantLost), 2, 4),
+		inFleet("go-on-with-what-was-lost", "a new incarnation goes on with what the database held before it was put back", startedOver, broken(ownertwin.Breaks{KeepHeld: true}), 1, 2, 3, 4, 8),
+		inFleet("restore-unnoticed", "no mark is compared in the database, which was put back", startedOver, broken(ownertwin.Breaks{NoMark: true}), 1, 2, 3, 4, 6, 8, 12),
+	}
 }
