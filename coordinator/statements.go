@@ -102,8 +102,13 @@ func (s *Service) countShare(h allocation.Holder, l *doc[allocation.Ledger], st 
 	if err != nil || !changed {
 		return nil, err
 	}
-	b, now := s.state.budgets[st.Budget], s.instant()
-	if b == nil || before.Version >= b.value.Version && before.Members >= s.state.members().Number || before.Periods.End() <= now {
+	b, now, members := s.state.budgets[st.Budget], s.instant(), s.state.members().Number
+	switch {
+	case b == nil || before.Version >= b.value.Version && before.Members >= members:
+		return &ledgerWrite{before: l, after: next}, nil
+	case before.Periods.End() <= now && before.Members < members:
+		return nil, nil // over by our clock, which may be wrong: what comes back must not go to one that was replaced
+	case before.Periods.End() <= now:
 		return &ledgerWrite{before: l, after: next}, nil
 	}
 	followed, err := before.Follow(b.value.Budget, b.value.Version, runningIndex(before, now), s.state.members(), s.generation(before))

@@ -57,8 +57,8 @@ func (c *checks) evidentOf(cl *claim, d allocation.Decision, b allocation.Budget
 	if b.Reason != allocation.Allow && !byCounter(b.Reason) {
 		return
 	}
-	if b.Reason == allocation.CostExceedsLimit && b.Generation == 0 {
-		return // no row was needed to know that
+	if b.Reason != allocation.Allow && b.Generation == 0 && b.Share == 0 {
+		return // no row was needed to know that, or the region holds nothing that one could be made of
 	}
 	l := c.ledgers[allocation.ShareRef{Budget: b.Budget, Term: c.terms[b.UsageKey]}]
 	if l == nil {

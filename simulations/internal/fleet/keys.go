@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tranche/allocation"
+	"tranche/simulations/internal/ownertwin"
 )
 
 // keyring is callers' keys in a run: some clients ask with a key of their own, and an operator rotates and revokes keys, and
@@ -127,12 +128,17 @@ func (k *keyring) barred(n *node, requests []allocation.Request) []string {
 			why[i] = "its key was revoked"
 		}
 		for _, d := range db.Documents(allocation.KindBlock) {
-			if b, err := d.Block(); err == nil && !d.Final && b.Match["tenant"] == r.Labels["tenant"] {
+			if b, err := d.Block(); err == nil && !d.Final && b.Counts(n.region.name, instantOf(db)) && b.Match["tenant"] == r.Labels["tenant"] {
 				why[i] = "its tenant is blocked by " + d.Name
 			}
 		}
 	}
 	return why
+}
+
+// instantOf is now by a database's clock, which is what ends blocks.
+func instantOf(db *ownertwin.Database) allocation.Instant {
+	return allocation.Instant(db.Clock().Micros() / 1_000_000)
 }
 
 // judge judges that a request which was barred when it came, and is barred still, was not admitted, replays included
@@ -163,7 +169,7 @@ func (k *keyring) missing(say func(string, ...any)) {
 			say("%s holds %d documents that the coordinator has not told", r.name, n)
 		}
 		for _, d := range r.db.Documents(allocation.KindBlock) {
-			if !d.Final {
+			if b, err := d.Block(); err == nil && !d.Final && b.Counts(r.name, instantOf(r.db)) {
 				say("%s holds block %s in force", r.name, d.Name)
 			}
 		}
