@@ -33,8 +33,9 @@ func (v *admissionView) counted(gone func(*ownertwin.Commit) bool) map[allocatio
 		switch {
 		case !gone(s.commit):
 			held = s.is
-		case s.commit.StartsOver && lost != nil && lost.State != allocation.StateReserved:
-			// It had ended before; that an incarnation counted it as spent once more is lost, too.
+		case s.commit.StartsOver && (ended(lost) || ended(held)):
+			// It had ended before, in what was lost or in what a second backup brought back; that an incarnation counted it as
+			// spent once more is lost, too.
 		case s.commit.Acknowledged:
 			lost = s.is
 		}
@@ -57,6 +58,9 @@ func (v *admissionView) counted(gone func(*ownertwin.Commit) bool) map[allocatio
 	}
 	return sum
 }
+
+// ended says whether an admission is known, and no open reservation.
+func ended(a *allocation.Admission) bool { return a != nil && a.State != allocation.StateReserved }
 
 // recount enters what an admission counts, and is, after something of it changed.
 func (c *checks) recount(v *admissionView) {
