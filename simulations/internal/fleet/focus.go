@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -72,6 +73,10 @@ func (x *Focus) narrow(p *plan) {
 		if b := &p.budgets[i]; x.Limit > 0 && *b.Limit > x.Limit {
 			limit := x.Limit
 			b.Limit = &limit
+			for _, region := range slices.Sorted(maps.Keys(b.Allocation.Min)) {
+				b.Allocation.Min[region] = min(b.Allocation.Min[region], limit)
+			}
+			b.Protected, b.OpeningSpent = min(b.Protected, limit), min(b.OpeningSpent, limit)
 		}
 	}
 }
