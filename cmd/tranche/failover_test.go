@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,12 +25,11 @@ const unheardFor = 40 * time.Second
 // freePort is one that nobody listens on now.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	address, err := netip.ParseAddrPort(freeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return int(address.Port())
 }
 
 // A region's nodes go over to the promoted server by themselves, and admit there long before the old home's silence alone

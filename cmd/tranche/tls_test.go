@@ -63,12 +63,11 @@ func certificate(t *testing.T, dir string, also ...string) (cert, key string) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	address, err := stage.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // run calls tranche once and returns what it printed.

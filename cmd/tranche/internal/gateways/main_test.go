@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"tranche/cmd/tranche/internal/stage"
 	"tranche/regional"
 	"tranche/regional/nodetest"
 	"tranche/regional/postgres/cluster/clustertest"
@@ -161,12 +162,11 @@ func (s *station) down() { _ = s.server.Close() }
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	address, err := stage.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // options are those of the block.

@@ -22,9 +22,9 @@ import (
 	"tranche/regional/postgres/cluster"
 )
 
-// freeAddress finds a port below the range that Linux gives to outgoing connections, so that no connection takes it while
+// FreeAddress finds a port below the range that Linux gives to outgoing connections, so that no connection takes it while
 // its process is down.
-func freeAddress() (string, error) {
+func FreeAddress() (string, error) {
 	var last error
 	for range 100 {
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.N(17000)))
@@ -149,7 +149,7 @@ func (s *Stage) startGlobal(ctx context.Context) (err error) {
 		where = []string{"--etcd-endpoints", strings.Join(s.Etcd.Endpoints(), ",")}
 	}
 	for i := range s.options.Coordinators {
-		address, err := freeAddress()
+		address, err := FreeAddress()
 		if err != nil {
 			return err
 		}
@@ -231,7 +231,7 @@ func (s *Stage) startRegion(ctx context.Context, r *Region) error {
 
 // node is a node that is not started yet.
 func (s *Stage) node(r *Region, number int) (*Server, error) {
-	address, err := freeAddress()
+	address, err := FreeAddress()
 	if err != nil {
 		return nil, err
 	}
