@@ -266,7 +266,22 @@ func TestRemoveRegionsByCommand(t *testing.T) {
 // untilStated waits until regions have stated what they spent.
 func (th *theatre) untilStated(budget string, want map[string]int64) {
 	th.t.Helper()
-	err := stage.Until(th.t.Context(), progressWait, fmt.Sprint(want, " are stated"), func() (bool, error) {
+	th.untilShares(budget, want, "stated", func(r coordinator.RegionShare) bool {
+		n, named := want[r.Region]
+		return !named || n == r.Spent
+	})
+}
+
+// untilHeld waits until regions hold so much.
+func (th *theatre) untilHeld(budget string, want map[string]int64) {
+	th.t.Helper()
+	th.untilShares(budget, want, "held", func(r coordinator.RegionShare) bool { return r.Granted-r.Returned == want[r.Region] })
+}
+
+// untilShares waits until all shares of the running term are right, and each region that is wanted has one.
+func (th *theatre) untilShares(budget string, want map[string]int64, word string, right func(coordinator.RegionShare) bool) {
+	th.t.Helper()
+	err := stage.Until(th.t.Context(), progressWait, fmt.Sprint(want, " are ", word), func() (bool, error) {
 		admin, err := th.Admin(0)
 		if err != nil {
 			return false, err
@@ -275,8 +290,15 @@ func (th *theatre) untilStated(budget string, want map[string]int64) {
 		if _, err := admin.Do(th.t.Context(), api.Call{Method: http.MethodGet, Path: "/v1/shares/" + budget}, &shares); err != nil {
 			return false, err
 		}
+		seen := map[string]bool{}
 		for _, r := range shares.Terms[0].Regions {
-			if n, ok := want[r.Region]; ok && n != r.Spent {
+			if !right(r) {
+				return false, nil
+			}
+			seen[r.Region] = true
+		}
+		for region := range want {
+			if !seen[region] {
 				return false, nil
 			}
 		}

@@ -71,27 +71,3 @@ func TestAPlanOfNearlyAThousandBudgets(t *testing.T) {
 	th.untilHeld("plan/0000", map[string]int64{"us-east": 50, "eu-west": 50})
 	th.untilHeld(fmt.Sprintf("plan/%04d", manyPlanned-1), map[string]int64{"us-east": 50, "eu-west": 50})
 }
-
-// untilHeld waits until regions hold so much.
-func (th *theatre) untilHeld(budget string, want map[string]int64) {
-	th.t.Helper()
-	err := stage.Until(th.t.Context(), progressWait, fmt.Sprint(want, " are held"), func() (bool, error) {
-		admin, err := th.Admin(0)
-		if err != nil {
-			return false, err
-		}
-		var shares coordinator.SharesAnswer
-		if _, err := admin.Do(th.t.Context(), api.Call{Method: http.MethodGet, Path: "/v1/shares/" + budget}, &shares); err != nil {
-			return false, err
-		}
-		for _, r := range shares.Terms[0].Regions {
-			if r.Granted-r.Returned != want[r.Region] {
-				return false, nil
-			}
-		}
-		return true, nil
-	})
-	if err != nil {
-		th.t.Fatal(err)
-	}
-}
