@@ -53,36 +53,36 @@ func (k IDKey) Compare(o IDKey) int {
 // Admission is what an owner remembers of an admission id. One without lines was released before it was ever reserved.
 type Admission struct {
 	IDKey
-	Payload   string // PayloadHash of the request that made it
-	Op        Op     // Spend, Reserve, or Release for one that never reserved
-	State     State
-	At        int64 // Unix microseconds, by the owner's database
-	ExpiresAt int64 // of a reservation, Unix microseconds
-	Latest    int64 // ExpiresAt may be extended up to here
-	Lines     []AdmissionLine
-	First     Evidence         // of the first answer
-	Settled   map[string]int64 // the true costs, when they were told
-	Ladder    *LadderStep      // of the first answer, if a ladder degraded it
+	Payload   string           `json:"-"`  // PayloadHash of the request that made it
+	Op        Op               `json:"op"` // Spend, Reserve, or Release for one that never reserved
+	State     State            `json:"state"`
+	At        int64            `json:"at"`                   // Unix microseconds, by the owner's database
+	ExpiresAt int64            `json:"expires_at,omitempty"` // of a reservation, Unix microseconds
+	Latest    int64            `json:"latest,omitempty"`     // ExpiresAt may be extended up to here
+	Lines     []AdmissionLine  `json:"lines,omitempty"`
+	First     Evidence         `json:"first"`             // of the first answer
+	Settled   map[string]int64 `json:"settled,omitempty"` // the true costs, when they were told
+	Ladder    *LadderStep      `json:"ladder,omitempty"`  // of the first answer, if a ladder degraded it
 }
 
 // AdmissionLine is one budget that an admission was charged to.
 type AdmissionLine struct {
 	UsageKey
-	Until      Instant
-	Unit       string
-	Version    int64
-	Generation int64
-	Limit      int64
-	Share      int64 // of the region, when it was decided
-	Requested  int64 // as first asked
-	Remaining  int64 // what the region could still spend after it
-	Held       int64 // reserved now
-	Spent      int64 // charged for good
-	Overdraft  int64
-	OnLapse    string
+	Until      Instant `json:"until"`
+	Unit       string  `json:"unit"`
+	Version    int64   `json:"version"`
+	Generation int64   `json:"generation"`
+	Limit      int64   `json:"limit"`
+	Share      int64   `json:"share"`     // of the region, when it was decided
+	Requested  int64   `json:"requested"` // as first asked
+	Remaining  int64   `json:"remaining"` // what the region could still spend after it
+	Held       int64   `json:"held"`      // reserved now
+	Spent      int64   `json:"spent"`     // charged for good
+	Overdraft  int64   `json:"overdraft"`
+	OnLapse    string  `json:"on_lapse"`
 
-	Enforcement string // Shadow or Meter, if the budget was not enforced; then it may be over its share
-	Would       Reason // see Uncharged: why nothing was charged; Allow where it was for another budget's sake
+	Enforcement string `json:"enforcement,omitempty"` // Shadow or Meter, if the budget was not enforced; then it may be over its share
+	Would       Reason `json:"would,omitempty"`       // see Uncharged: why nothing was charged; Allow where it was for another budget's sake
 }
 
 // Request is one request to an owner, complete but for what the owner decides.
@@ -118,6 +118,8 @@ type Evidence struct {
 	Incarnation    string `json:"incarnation"`
 	Correlation    string `json:"correlation,omitempty"`
 	Node           string `json:"node,omitempty"`
+	// Capability is the request's label, completed from the routes table; empty: none.
+	Capability string `json:"capability,omitempty"`
 	// Priority is what the request counted as; empty: Interactive.
 	Priority    Priority `json:"priority,omitempty"`
 	Fingerprint string   `json:"fingerprint,omitempty"` // of the key that was shown or named

@@ -117,14 +117,8 @@ func (c *Catalogue) Bars(r Request, now Instant) (Reason, string) {
 		r.Labels = c.Complete(r.Labels)
 	}
 	ends := r.Op == Settle || r.Op == Release
-	if !ends {
-		labels := r.Labels
-		if r.Op == Extend {
-			labels = Labels{tenantLabel: r.Key.Tenant}
-		}
-		if b, hit := c.policy.blocked(c.Region, labels, r.fingerprint(), now); hit {
-			return Blocked, fmt.Sprintf("block %s (%s) is in force until %s", b.name, b.Says(), b.Until)
-		}
+	if b, hit := c.blockOn(r, now); hit {
+		return Blocked, fmt.Sprintf("block %s (%s) is in force until %s", b.name, b.Says(), b.Until)
 	}
 	if r.Presented == (Presented{}) {
 		return "", ""
@@ -141,6 +135,18 @@ func (c *Catalogue) Bars(r Request, now Instant) (Reason, string) {
 		return "", ""
 	}
 	return k.exceeded(r)
+}
+
+// blockOn finds the block that a request, its labels completed, falls under.
+func (c *Catalogue) blockOn(r Request, now Instant) (namedBlock, bool) {
+	labels := r.Labels
+	switch r.Op {
+	case Settle, Release, Lapse:
+		return namedBlock{}, false
+	case Extend:
+		labels = Labels{tenantLabel: r.Key.Tenant}
+	}
+	return c.policy.blocked(c.Region, labels, r.fingerprint(), now)
 }
 
 // exceeded says what of an admission the key may not ask for.

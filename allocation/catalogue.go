@@ -8,11 +8,11 @@ import (
 // Term is what a region must know of one opened term of a budget to place a request in it. It never changes: the periods
 // are written once, when the term is opened, and nobody computes them again (invariant 10).
 type Term struct {
-	Budget   string
-	Template bool
-	Policy   Policy
-	Regions  []string
-	Periods  Periods
+	Budget   string   `json:"budget"`
+	Template bool     `json:"template,omitempty"`
+	Policy   Policy   `json:"policy"`
+	Regions  []string `json:"regions"`
+	Periods  Periods  `json:"periods"`
 }
 
 // Catalogue is the budgets, the opened terms and the documents that a region knows, as of one change number of its owner. It is never

@@ -143,6 +143,7 @@ func (l *Locked) admit(p Plan) Outcome {
 	d := Decision{
 		Reason: Allow, Action: ActionPreferred, Op: p.Op, Key: p.Key, Region: l.Catalogue.Region, At: l.Now, Evidence: l.evidence(p.Request),
 	}
+	d.Evidence.Capability = p.labels[LabelCapability]
 	for _, line := range p.Lines {
 		b := l.judge(p, line)
 		l.note(p, line, &b, &d)

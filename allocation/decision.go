@@ -11,27 +11,30 @@ const (
 // Decision is the answer to one request: an admission or a refusal, and on what it rests. A refusal is a decision, not an
 // error.
 type Decision struct {
-	Reason   Reason
-	Action   string
-	Op       Op
-	Key      IDKey
-	Region   string
-	State    State // of the admission, now; empty for a refusal that bound no id
-	Replayed bool  // the id was known: this is its first answer, with its present state
-	At       int64 // when it was decided, by the owner's database, Unix microseconds
-	Expires  int64 // of an open reservation, Unix microseconds; 0: none
-	Budgets  []BudgetDecision
-	Blames   string // the first refusing budget, if it was one
-	Detail   string // for a person
-	Home     string // the region to go to, for not_home; empty if there is none
-	Retry    int64  // seconds until it is worth another try; 0: no advice
-	Evidence Evidence
-	Route    string      // of a degraded admission: the cheaper one to take
-	Ladder   *LadderStep // what a budget's ladder made of it; nil: nothing
+	Reason   Reason           `json:"reason"`
+	Action   string           `json:"action"`
+	Op       Op               `json:"op"`
+	Key      IDKey            `json:"key"`
+	Region   string           `json:"region"`
+	State    State            `json:"state,omitempty"`    // of the admission, now; empty for a refusal that bound no id
+	Replayed bool             `json:"replayed,omitempty"` // the id was known: this is its first answer, with its present state
+	At       int64            `json:"at"`                 // when it was decided, by the owner's database, Unix microseconds
+	Expires  int64            `json:"expires,omitempty"`  // of an open reservation, Unix microseconds; 0: none
+	Budgets  []BudgetDecision `json:"budgets,omitempty"`
+	Blames   string           `json:"blames,omitempty"` // the first refusing budget, if it was one
+	Detail   string           `json:"detail,omitempty"` // for a person
+	Home     string           `json:"home,omitempty"`   // the region to go to, for not_home; empty if there is none
+	Retry    int64            `json:"retry,omitempty"`  // seconds until it is worth another try; 0: no advice
+	Evidence Evidence         `json:"evidence"`
+	Route    string           `json:"route,omitempty"`  // of a degraded admission: the cheaper one to take
+	Ladder   *LadderStep      `json:"ladder,omitempty"` // what a budget's ladder made of it; nil: nothing
 
 	// Would is why enforcement would have refused what was let through in shadow, for the budget WouldBlame.
-	Would      Reason
-	WouldBlame string
+	Would      Reason `json:"would,omitempty"`
+	WouldBlame string `json:"would_blame,omitempty"`
+
+	// Record is what was kept of it in full; nil: nothing was. The pure function leaves it empty.
+	Record *Record `json:"-"`
 }
 
 // Admitted says whether the request may go on.
@@ -40,21 +43,21 @@ func (d Decision) Admitted() bool { return d.Reason == Allow }
 // BudgetDecision is one budget's part of a decision.
 type BudgetDecision struct {
 	UsageKey
-	Until      Instant // the period's end
-	Unit       string
-	Version    int64
-	Generation int64
-	Limit      int64 // of the whole budget
-	Share      int64 // of this region, in this period
-	Requested  int64
-	Charged    int64 // spent or reserved for this admission now
-	Overdraft  int64
-	Remaining  int64 // what this region may still spend on traffic of this priority after this decision
-	Protected  int64 // of the share: what only essential traffic may spend
-	Stale      *Stale
-	Reason     Reason
+	Until      Instant `json:"until"` // the period's end
+	Unit       string  `json:"unit"`
+	Version    int64   `json:"version"`
+	Generation int64   `json:"generation"`
+	Limit      int64   `json:"limit"` // of the whole budget
+	Share      int64   `json:"share"` // of this region, in this period
+	Requested  int64   `json:"requested"`
+	Charged    int64   `json:"charged"` // spent or reserved for this admission now
+	Overdraft  int64   `json:"overdraft"`
+	Remaining  int64   `json:"remaining"` // what this region may still spend on traffic of this priority after this decision
+	Protected  int64   `json:"protected"` // of the share: what only essential traffic may spend
+	Stale      *Stale  `json:"stale,omitempty"`
+	Reason     Reason  `json:"reason"`
 	// Enforcement is Shadow or Meter, if the budget is not enforced for the request; Reason then refuses nobody.
-	Enforcement string
+	Enforcement string `json:"enforcement,omitempty"`
 }
 
 // refusal makes a refused decision.

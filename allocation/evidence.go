@@ -4,9 +4,9 @@ package allocation
 // on_stale_evidence: admit. What bounds it is the share: the region holds AtMost in this period, whatever happens
 // elsewhere, and has terms until Covered; from then on it refuses.
 type Stale struct {
-	MaxAge  Duration
-	AtMost  int64   // that this region can spend in the period in all
-	Covered Instant // the end of the terms that it holds
+	MaxAge  Duration `json:"max_age"`
+	AtMost  int64    `json:"at_most"` // that this region can spend in the period in all
+	Covered Instant  `json:"covered"` // the end of the terms that it holds
 }
 
 // old says whether the coordinator's word is older than a budget allows.

@@ -266,6 +266,7 @@ func (l *Locked) lapse(r Request, a *Admission) Outcome {
 func (l *Locked) told(r Request, a *Admission) Decision {
 	d := l.answer(r, a, false)
 	d.At, d.Evidence = l.Now, l.evidence(r)
+	d.Evidence.Capability = a.First.Capability
 	d.Evidence.Priority = a.First.Priority
 	for i := range d.Budgets {
 		b := &d.Budgets[i]

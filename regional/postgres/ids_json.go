@@ -28,6 +28,8 @@ func appendRest(out []byte, a *allocation.Admission) ([]byte, error) {
 	w.textUnlessEmpty(`,"correlation":`, a.First.Correlation)
 	w.textUnlessEmpty(`,"node":`, a.First.Node)
 	w.textUnlessEmpty(`,"priority":`, string(a.First.Priority))
+	w.textUnlessEmpty(`,"capability":`, a.First.Capability)
+	w.textUnlessEmpty(`,"fingerprint":`, a.First.Fingerprint)
 	w.raw(`}`)
 	if len(a.Settled) > 0 {
 		w.raw(`,"settled":`).any(a.Settled)

@@ -21,8 +21,10 @@ func TestRestIsReadAsWritten(t *testing.T) {
 			First: allocation.Evidence{
 				Config: number.Draw(t, "config"), LedgerRevision: number.Draw(t, "revision"), ObservedAt: number.Draw(t, "observed"),
 				Incarnation: rapid.String().Draw(t, "incarnation"), Correlation: rapid.String().Draw(t, "correlation"),
-				Node:     rapid.StringMatching(`[ -~]*`).Draw(t, "node"),
-				Priority: rapid.SampledFrom(append(allocation.Priorities(), "")).Draw(t, "priority"),
+				Node:        rapid.StringMatching(`[ -~]*`).Draw(t, "node"),
+				Priority:    rapid.SampledFrom(append(allocation.Priorities(), "")).Draw(t, "priority"),
+				Capability:  rapid.String().Draw(t, "capability"),
+				Fingerprint: rapid.StringMatching(`(fp_[0-9a-f]{20})?`).Draw(t, "fingerprint"),
 			},
 			Ladder: rapid.SampledFrom([]*allocation.LadderStep{nil, {
 				Budget: `b ["é"]`, Action: allocation.ActionDegraded, Route: "small", Percent: 83, Of: allocation.OfBudget, ObservedAt: 7,
