@@ -24,6 +24,7 @@ type EndRequest struct {
 
 // keyRoutes are those of keys and blocks.
 func (s *Service) keyRoutes(mux *http.ServeMux) {
+	s.exposureRoutes(mux)
 	s.route(mux, "POST /v1/keys", admins, func(c call) (reply, error) {
 		q, err := decodeBody[KeyRequest](c, maxBody)
 		if err != nil {

@@ -41,6 +41,9 @@ type Backend interface {
 	// Reservations lists open reservations by key, after the given one.
 	Reservations(ctx context.Context, after allocation.IDKey, limit int) ([]allocation.Admission, error)
 
+	// Charged sums up what a caller or a tenant was charged.
+	Charged(ctx context.Context, q ChargedQuery) (Charged, error)
+
 	// Export is one page of the owner's whole account.
 	Export(ctx context.Context, after string, limit int) (Account, error)
 
@@ -149,6 +152,7 @@ func newAPI(config HTTPConfig, b Backend) *api {
 		{path: outcomePath, methods: post, serve: a.outcome},
 		{path: "/v1/reservations", methods: get, serve: a.reservations},
 		{path: "/v1/account", methods: get, serve: a.account},
+		{path: chargedPath, methods: get, serve: a.charged},
 		{path: blocksPath, methods: both, serve: a.blocks, quick: true},
 		{path: liftPath, methods: post, serve: a.lift, quick: true},
 		{path: "/v1/shadow", methods: get, serve: a.shadowReport, quick: true},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -253,6 +254,14 @@ func (m *memoryOwner) Reservations(_ context.Context, after allocation.IDKey, li
 	}
 	slices.SortFunc(out, func(a, b allocation.Admission) int { return a.Compare(b.IDKey) })
 	return out[:min(limit, len(out))], m.fail
+}
+
+func (m *memoryOwner) Charged(_ context.Context, q ChargedQuery) (Charged, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := Charged{Now: m.now, Kept: 1}
+	out.Lines, out.More = SumCharged(q, maps.Values(m.ids))
+	return out, m.fail
 }
 
 func (m *memoryOwner) Export(_ context.Context, after string, limit int) (Account, error) {

@@ -92,6 +92,7 @@ func (s *schemas) operations() []operation {
 		{path: outcomePath, method: "post", summary: "Tell what the upstream did with an admitted request", parameters: []any{path1("admission_id")}, body: outcomeSchema(), answers: s.outcomes(decided)},
 		{path: "/v1/reservations", method: "get", summary: "Open reservations, a page at a time", parameters: pages, answers: json200(reflect.TypeFor[reservationsBody]())},
 		{path: "/v1/account", method: "get", summary: "All that the owner holds, for verify", parameters: pages, answers: json200(reflect.TypeFor[accountBody]())},
+		{path: chargedPath, method: "get", summary: "What a caller or a tenant was charged since an instant", parameters: chargedParameters(), answers: json200(reflect.TypeFor[ChargedAnswer]())},
 		{path: blocksPath, method: "get", summary: "The blocks that this region knows", answers: json200(reflect.TypeFor[blocksBody]())},
 		{path: blocksPath, method: "post", summary: "Block in this region, as an operator", document: reflect.TypeFor[blockRequest](), answers: json200(reflect.TypeFor[blockBody]())},
 		{path: liftPath, method: "post", summary: "Lift a block that was made in this region, as an operator", document: reflect.TypeFor[blockRequest](), answers: json200(reflect.TypeFor[blockBody]())},

@@ -125,6 +125,10 @@ type Owner interface {
 	// Reservations lists open reservations in the order of their keys, after the given one.
 	Reservations(ctx context.Context, after allocation.IDKey, limit int) ([]allocation.Admission, error)
 
+	// Charged sums up what the chosen admissions were charged, all tables of ids together, in one snapshot, and only for as
+	// long as keeps batches from harm: then it fails with ErrTooLong, and nothing is known.
+	Charged(ctx context.Context, q ChargedQuery) (Charged, error)
+
 	// PutDocument stores a document that was made in this region, and is stated from the next call on until the coordinator
 	// tells it. It changes nothing, and answers false, if what is stored is not to be replaced by it. It needs no writer: made
 	// again it does nothing. Once it returns, every batch that begins reads it.

@@ -177,6 +177,7 @@ func TestKeysOnRealProcesses(t *testing.T) {
 		v.is("eu-west", key, "e", exporting, 200, "allow")       // it was not told
 	}
 	v.settles("us-east", first)
+	v.exposed(first)
 
 	// An operator cuts it off there, at the node.
 	node, west := []string{"--node", v.Regions["eu-west"].Nodes[0].Address, "--node-token", v.ops, "--node-only"}, "eu-west"

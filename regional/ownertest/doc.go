@@ -57,6 +57,7 @@ func Run(t *testing.T, open func(t *testing.T, idle bool) Opened) {
 		{"idle in a batch", true, testIdle},
 		{"many at once", false, testMany},
 		{"reservations", false, testReservations},
+		{"charged", false, testCharged},
 		{"changes", false, testChanges},
 		{"documents", false, testDocuments},
 		{"documents that are to be stated", false, testUntold},

@@ -23,6 +23,7 @@ const (
 	codeUndefinedTable  = "42P01"
 	codeInvalidSchema   = "3F000"
 	codeUndefinedColumn = "42703"
+	codeQueryCanceled   = "57014" // statement_timeout, or on request
 )
 
 // translate gives an error of a transaction that was not committed its meaning.

@@ -137,6 +137,15 @@ from (` + allTables(`
      order by expires_at limit $1)`) + `) as a
 order by a.expires_at limit $1`
 
+	setChargedWithin = `select set_config('statement_timeout', $1, true)`
+
+	selectIDsKept = `
+select (extract(epoch from clock_timestamp()) * 1000000)::bigint, min(opened_at) from tranche.id_tables where state <> 'empty'`
+
+	// Two texts, so that each has a plan of its own: by credential an index leads to the rows.
+	selectChargedByTenant     = charged(`a.tenant = $2`)
+	selectChargedByCredential = charged(`a.credential = $2 and ($4 = '' or a.tenant = $4)`)
+
 	selectReservations = `
 select a.credential, a.tenant, a.id, a.place, a.payload, a.op, a.state, a.made_at, a.expires_at, a.latest_at, a.budgets, a.instances, a.periods, a.classes, a.rest
 from (` + allTables(`
@@ -146,3 +155,17 @@ from (` + allTables(`
      order by credential, tenant, id limit $4)`) + `) as a
 order by a.credential, a.tenant, a.id limit $4`
 )
+
+// charged sums up the lines of the chosen ids. What shadow let through was charged to nobody.
+func charged(which string) string {
+	return `
+select c.budget, c.unit, count(*), least(sum(c.spent), 9223372036854775807)::bigint, least(sum(c.held), 9223372036854775807)::bigint,
+       least(sum(c.overdraft), 9223372036854775807)::bigint, min(c.made_at), max(c.made_at)
+from (` + allTables(`
+    select a.budgets[l.n] as budget, l.line->>'unit' as unit, a.made_at, coalesce((l.line->>'spent')::bigint, 0) as spent,
+           coalesce((l.line->>'held')::bigint, 0) as held, coalesce((l.line->>'overdraft')::bigint, 0) as overdraft
+    from tranche.admission_ids_{n} as a, json_array_elements(a.rest->'lines') with ordinality as l(line, n)
+    where a.made_at >= $1 and `+which+` and coalesce(l.line->>'enforcement', '') <> 'shadow'`) + `) as c
+where c.spent <> 0 or c.held <> 0 or c.overdraft <> 0
+group by c.budget, c.unit order by c.budget, c.unit limit $3`
+}

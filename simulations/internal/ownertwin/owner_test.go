@@ -156,6 +156,10 @@ func (s served) Reservations(ctx context.Context, after allocation.IDKey, limit 
 	})
 }
 
+func (s served) Charged(ctx context.Context, q regional.ChargedQuery) (regional.Charged, error) {
+	return ask(ctx, s.process, "charged", func(ctx context.Context) (regional.Charged, error) { return s.owner.Charged(ctx, q) })
+}
+
 func (s served) PutDocument(ctx context.Context, d allocation.Document) (bool, error) {
 	return ask(ctx, s.process, "document", func(ctx context.Context) (bool, error) { return s.owner.PutDocument(ctx, d) })
 }

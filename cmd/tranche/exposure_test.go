@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"tranche/allocation"
+	"tranche/cmd/tranche/internal/stage"
+	"tranche/coordinator"
+	"tranche/regional"
+)
+
+// exposed: what a revoked key has cost is told by the regions' own ids, also by one that the coordinator cannot reach, and what
+// it can still cost is what that region holds.
+func (v *vault) exposed(key string) {
+	v.t.Helper()
+	args := []string{"exposure", "--key", allocation.Fingerprint(key), "--node-token", v.Gateways[stage.Edge1]}
+	printed := v.run(0, args...)
+	v.contains(printed, "revoked since", "us-east: in contact, enforced", "eu-west: unreachable, does not enforce it", "note: there are other keys of the name acme")
+	var e struct {
+		coordinator.Exposure
+		Charged []struct {
+			Region, Kind string
+			Charged      *regional.ChargedAnswer
+		}
+	}
+	if err := json.Unmarshal([]byte(v.run(0, append(args, "--json")...)), &e); err != nil {
+		v.t.Fatal(err)
+	}
+	spent := map[string]int64{}
+	for _, in := range e.Charged {
+		if in.Charged == nil || len(in.Charged.Lines) != 1 || in.Kind != coordinator.FigureAtMost {
+			v.t.Fatalf("%s: %+v", in.Region, in)
+		}
+		spent[in.Region] = in.Charged.Lines[0].Spent
+	}
+	// Of each region an admission and a reservation of one; the east settled it, the west admitted one more, which both keys replayed.
+	if spent["us-east"] != 2 || spent["eu-west"] != 2 {
+		v.t.Errorf("spent %v", spent)
+	}
+	b := e.Budgets[0]
+	if len(e.Budgets) != 1 || b.Budget != "vault/requests" || b.Charged != coordinator.EveryRequest || b.AfterCut.Units == 0 || b.AfterCut.Units >= b.Now.Units || b.AfterCutAhead.Units == 0 {
+		v.t.Errorf("%+v", b)
+	}
+	for _, r := range b.Regions {
+		if far := r.Region == "eu-west"; far && r.AfterCut != r.Now || !far && r.AfterCut.Units > 1 { // the reservation, until its settle is stated
+			v.t.Errorf("%+v", r)
+		}
+	}
+	if strings.Contains(printed, key) {
+		v.t.Error("the key itself is printed")
+	}
+	v.run(2, "exposure")
+	v.run(2, "exposure", "--key", key)
+	v.run(2, "exposure", "--tenant", "acme", "--since", "yesterday")
+	v.run(2, "exposure", "--key", "nobody")
+}
+
+// What the command asks for is checked before anything is called.
+func TestExposureNeedsASubject(t *testing.T) {
+	if status, printed := inProcess("exposure"); status != 2 || !strings.Contains(printed, "--key, --tenant or --capability") {
+		t.Errorf("%d %s", status, printed)
+	}
+}
