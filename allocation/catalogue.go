@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -81,6 +82,14 @@ func dropTerm(list []Term, start Instant) []Term {
 func (c *Catalogue) Budget(name string) (ConfiguredBudget, bool) {
 	b, ok := c.budgets[name]
 	return b, ok
+}
+
+// OnExhausted is the HTTP status of a refusal because a budget is used up; false: the region does not know the budget.
+func (c *Catalogue) OnExhausted(name string) (status int, known bool) {
+	if _, known = c.budgets[name]; !known {
+		return 0, false
+	}
+	return cmp.Or(c.budgets[name].Budget.OnExhausted, DefaultOnExhausted), true
 }
 
 // Budgets are all that the region knows, by name.

@@ -32,6 +32,9 @@ func (l Labels) problems(path string) Problems {
 		found.add(path, fmt.Sprintf("are %d", len(l)), fmt.Sprintf("send at most %d", MaxLabels))
 		return found
 	}
+	if l.good() { // nearly always: what is wrong is told in order, and only then are the names sorted
+		return found
+	}
 	for _, name := range slices.Sorted(maps.Keys(l)) {
 		if !validLabelName(name) {
 			found.add(path, fmt.Sprintf("name %.70q is not valid", name),
@@ -43,6 +46,15 @@ func (l Labels) problems(path string) Problems {
 		}
 	}
 	return found
+}
+
+func (l Labels) good() bool {
+	for name, value := range l {
+		if !validLabelName(name) || valueProblem(value) != "" {
+			return false
+		}
+	}
+	return true
 }
 
 func validLabelName(name string) bool {

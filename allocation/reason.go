@@ -110,9 +110,18 @@ var answers = []Answer{
 	{OutcomeUnknown, 503, "UNAVAILABLE", RetrySameID, "The answer of the database was lost; ask again with the same admission id"},
 }
 
+// answerOf is where the row of a reason stands.
+var answerOf = func() map[Reason]int {
+	out := map[Reason]int{}
+	for i := range answers {
+		out[answers[i].Reason] = i
+	}
+	return out
+}()
+
 // AnswerTo is the row of a reason. An unknown one reads as a refusal that may be tried again later.
 func AnswerTo(r Reason) Answer {
-	if i := slices.IndexFunc(answers, func(a Answer) bool { return a.Reason == r }); i >= 0 {
+	if i, known := answerOf[r]; known {
 		return answers[i]
 	}
 	return Answer{Reason: r, Status: 503, Envoy: "UNAVAILABLE", Retry: RetrySoon, Title: "Refused for a reason that this version does not know"}

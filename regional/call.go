@@ -59,6 +59,12 @@ func (g *group) finish() {
 
 // wait returns when all calls have ended, or at the deadline, or when ctx ends.
 func (n *Node) wait(ctx context.Context, g *group, deadline time.Time) {
+	if quick, ok := g.done.(timedSignal); ok {
+		for left := deadline.Sub(n.now()); g.open.Load() > 0 && left > 0 && ctx.Err() == nil; left = deadline.Sub(n.now()) {
+			quick.WaitFor(ctx, left)
+		}
+		return
+	}
 	ctx, cancel := n.cfg.Runtime.WithTimeout(ctx, deadline.Sub(n.now()))
 	defer cancel()
 	for g.open.Load() > 0 && ctx.Err() == nil {

@@ -32,7 +32,8 @@ func setRateLimit(h http.Header, d *allocation.Decision, now allocation.Instant,
 	if len(d.Budgets) == 0 {
 		return
 	}
-	var policies, limits []byte
+	var room [2][128]byte // more than most have
+	policies, limits := room[0][:0], room[1][:0]
 	add := func(b *allocation.BudgetDecision) {
 		counted := b.Reason == allocation.Allow || isCounter(b.Reason) // else nothing is known of what remains
 		if !counted || b.Until == 0 || !fieldString(b.Budget) || !fieldString(b.Instance) {
@@ -53,9 +54,11 @@ func setRateLimit(h http.Header, d *allocation.Decision, now allocation.Instant,
 		}
 	}
 	if len(policies) > 0 {
-		h["Ratelimit-Policy"] = []string{string(policies)}
+		values := []string{string(policies), ""}
+		h["Ratelimit-Policy"] = values[:1:1]
 		if !d.Replayed {
-			h["Ratelimit"] = []string{string(limits)}
+			values[1] = string(limits)
+			h["Ratelimit"] = values[1:]
 		}
 	}
 }
@@ -113,13 +116,13 @@ func resetsIn(until, now allocation.Instant) int64 { return max(0, int64(until-n
 
 // retryAfter is what a refused caller is told to wait: the decision's wait, and up to a tenth more, so that those who were
 // refused together do not come back together. 0: no advice.
-func (a *api) retryAfter(d *allocation.Decision) int64 {
+func (a *api) retryAfter(d *allocation.Decision, retry allocation.RetryAdvice) int64 {
 	if d.Admitted() {
 		return 0
 	}
 	wait := d.Retry
 	if wait <= 0 {
-		switch allocation.AnswerTo(d.Reason).Retry {
+		switch retry {
 		case allocation.RetrySoon, allocation.RetrySameID:
 			wait = 1
 		case allocation.RetryNever, allocation.RetryNextPeriod, allocation.RetryElsewhere, allocation.RetryNewID:
@@ -134,16 +137,23 @@ func randomBelow(n int64) int64 { return rand.Int64N(n) }
 // correlationOf is the id by which a decision is found again beside its caller's traces: the trace id of traceparent, else
 // X-Request-Id. One that is not well-formed is left out: tracing decides nothing.
 func correlationOf(h http.Header) string {
-	if parent := h.Get("Traceparent"); len(parent) >= 55 && parent[2] == '-' && parent[35] == '-' {
+	if parent := first(h["Traceparent"]); len(parent) >= 55 && parent[2] == '-' && parent[35] == '-' {
 		if id := parent[3:35]; strings.Trim(id, "0123456789abcdef") == "" && strings.Trim(id, "0") != "" {
 			return id
 		}
 	}
-	id := h.Get("X-Request-Id")
+	id := first(h["X-Request-Id"])
 	if len(id) > maxCorrelation || !fieldString(id) {
 		return ""
 	}
 	return id
+}
+
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
 }
 
 const maxCorrelation = 128 // bytes of X-Request-Id

@@ -81,7 +81,7 @@ func TestRetryAfter(t *testing.T) {
 		least, most := int64(math.MaxInt64), int64(0)
 		for _, random := range []func(int64) int64{func(int64) int64 { return 0 }, func(n int64) int64 { return n - 1 }} {
 			w.random = random
-			got := w.retryAfter(&allocation.Decision{Reason: c.reason, Retry: c.retry})
+			got := w.retryAfter(&allocation.Decision{Reason: c.reason, Retry: c.retry}, allocation.AnswerTo(c.reason).Retry)
 			least, most = min(least, got), max(most, got)
 		}
 		if least != c.from || most != c.to {

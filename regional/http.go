@@ -31,7 +31,7 @@ type Backend interface {
 	// Decide answers each request, in their order, in at most a few milliseconds past the deadline. Whatever happens is
 	// an answer: Overloaded, DatabaseUnavailable and OutcomeUnknown too. A decision has its request's Op and Key, and the
 	// region; At is 0 if no database said the time. No commit is begun that cannot finish before the deadline, and the
-	// end of ctx takes nothing back.
+	// end of ctx takes nothing back. It does not keep the list of requests, which is used again.
 	Decide(ctx context.Context, requests []allocation.Request, deadline time.Time) []allocation.Decision
 
 	// Find tells where an admission stands now, as a replay would: Replayed is true, and Op is the admission's own.
@@ -91,6 +91,7 @@ type api struct {
 	newName func() string       // of one answer
 	random  func(n int64) int64 // 0 to n-1
 	watch   *Watch
+	moments moments
 
 	doubtful chan struct{} // places for calls with keys that this node does not know
 
@@ -184,8 +185,7 @@ func newAdmissionID() string {
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	seen := &statusWriter{ResponseWriter: w, api: a}
 	header := w.Header()
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
+	header["Cache-Control"], header["X-Content-Type-Options"] = noStore, noSniff
 	to := a.routes[r.URL.Path]
 	if to == nil && strings.HasPrefix(r.URL.Path, decisionsPath) {
 		if to = a.routes[decisionsPath]; r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, outcomeTail) {
@@ -229,7 +229,9 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
 		var leave func()
 		if leave, refused = a.doubt(key); refused == nil {
 			defer leave()
-			r = withKey(r, key)
+			if key != (allocation.Presented{}) {
+				r = withKey(r, key)
+			}
 		}
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"tranche/allocation"
@@ -17,8 +18,10 @@ const admitFields = fieldLabels | fieldCosts | fieldOp | fieldDeadline | fieldLi
 // admit answers POST /v1/admit.
 func (a *api) admit(w http.ResponseWriter, r *http.Request, caller string) {
 	arrived := a.config.Now()
-	body, wrong := a.read(w, r, admitFields)
-	if wrong != nil {
+	e := exchanges.Get().(*exchange)
+	defer e.done()
+	body := &e.body
+	if wrong := body.from(w, r, admitFields); wrong != nil {
 		writeFault(w, *wrong)
 		return
 	}
@@ -28,18 +31,34 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, caller string) {
 		return
 	}
 	body.id = id
-	if refused := a.overreaches(caller, &body); refused != nil {
+	if refused := a.overreaches(caller, body); refused != nil {
 		writeFault(w, *refused)
 		return
 	}
-	requests := [1]allocation.Request{a.request(&body, caller, correlationOf(r.Header))}
-	decisions := a.decide(r.Context(), requests[:], &body, arrived)
+	e.requests[0] = a.request(body, caller, correlationOf(r.Header))
+	decisions := a.decide(r.Context(), e.requests[:], body, arrived)
 	if home := a.forwardHome(r.Header, &decisions[0]); home != "" {
-		a.forward(w, r, home, &requests[0], &decisions[0], arrived.Add(body.deadline))
+		a.forward(w, r, home, &e.requests[0], &decisions[0], arrived.Add(body.deadline))
 		return
 	}
-	p := a.present(&decisions[0])
-	p.write(w)
+	a.presentAs(&e.answer, &decisions[0])
+	e.answer.write(w)
+}
+
+// exchange is what one call for one admission needs while it is answered; nobody keeps any of it.
+type exchange struct {
+	body     callBody
+	requests [1]allocation.Request
+	answer   presented
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+func (e *exchange) done() {
+	affordable := e.answer.affordable
+	clear(affordable)
+	*e = exchange{answer: presented{affordable: affordable}}
+	exchanges.Put(e)
 }
 
 // batchBody answers a batch: each result is what the item alone would have got, with its status.
@@ -73,7 +92,7 @@ func (a *api) admitBatch(w http.ResponseWriter, r *http.Request, caller string) 
 		p.body.Status = p.status
 		answer.Results[i] = p.body
 	}
-	writeJSON(w, http.StatusOK, "application/json", answer)
+	writeJSON(w, http.StatusOK, "application/json", &answer)
 }
 
 func batchFault(h http.Header, body *callBody) *fault {

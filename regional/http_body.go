@@ -78,27 +78,39 @@ type callBody struct {
 }
 
 // read reads the body of a call that takes these fields. Its fault names all that is wrong.
-func (a *api) read(w http.ResponseWriter, r *http.Request, allowed field) (callBody, *fault) {
+func (a *api) read(w http.ResponseWriter, r *http.Request, allowed field) (body callBody, wrong *fault) {
+	wrong = body.from(w, r, allowed)
+	return body, wrong
+}
+
+// from is read, into a body that is empty.
+func (b *callBody) from(w http.ResponseWriter, r *http.Request, allowed field) *fault {
 	if f := jsonOnly(r.Header); f != nil {
-		return callBody{}, f
+		return f
 	}
-	tooLarge := &fault{kind: bodyTooLarge, detail: "send at most 1 MiB; split a batch"}
 	if r.ContentLength > MaxBodyBytes {
-		return callBody{}, tooLarge
+		return tooLarge()
 	}
-	buffer := takeBuffer()
+	buffer, sent := takeBuffer(), r.Body
 	defer giveBuffer(buffer)
-	if _, err := buffer.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBodyBytes)); err != nil {
+	if r.ContentLength < 0 { // else the server reads no more than that
+		sent = http.MaxBytesReader(w, sent, MaxBodyBytes)
+	}
+	if _, err := buffer.ReadFrom(sent); err != nil {
 		if _, over := errors.AsType[*http.MaxBytesError](err); over {
-			return callBody{}, tooLarge
+			return tooLarge()
 		}
 		problem := "could not be read to its end"
 		if errors.Is(err, io.ErrUnexpectedEOF) {
 			problem = "is shorter than Content-Length says"
 		}
-		return callBody{}, invalid(allocation.FieldError{Field: "body", Problem: problem, Fix: "send it whole, within 30 s"})
+		return invalid(allocation.FieldError{Field: "body", Problem: problem, Fix: "send it whole, within 30 s"})
 	}
-	return readCall(buffer.Bytes(), allowed)
+	return b.parse(buffer.Bytes(), allowed)
+}
+
+func tooLarge() *fault {
+	return &fault{kind: bodyTooLarge, detail: "send at most 1 MiB; split a batch"}
 }
 
 // jsonOnly refuses other bodies; a browser cannot send this content type to another site without asking first.
@@ -120,14 +132,22 @@ func jsonOnly(h http.Header) *fault {
 }
 
 // readCall reads a body from its bytes, of which it keeps nothing.
-func readCall(data []byte, allowed field) (callBody, *fault) {
-	r := newJSONReader(data)
-	body := callBody{op: allocation.Spend, deadline: DefaultDeadline}
-	body.read(r, allowed)
+func readCall(data []byte, allowed field) (body callBody, wrong *fault) {
+	wrong = body.parse(data, allowed)
+	return body, wrong
+}
+
+func (b *callBody) parse(data []byte, allowed field) *fault {
+	r := readers.Get().(*jsonReader)
+	defer r.done()
+	r.begin(data)
+	b.op, b.deadline = allocation.Spend, DefaultDeadline
+	b.read(r, allowed)
 	if problems := r.end(); len(problems) > 0 {
-		return callBody{}, invalid(problems...)
+		*b = callBody{}
+		return invalid(problems...)
 	}
-	return body, nil
+	return nil
 }
 
 // read reads one object: the body, or an item of a batch.

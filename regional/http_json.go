@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"tranche/allocation"
@@ -35,11 +36,27 @@ type step struct {
 
 // newJSONReader begins to read; the data must not change until it ends.
 func newJSONReader(data []byte) *jsonReader {
-	r := &jsonReader{data: data, path: make([]step, 0, 4)}
+	r := &jsonReader{}
+	r.begin(data)
+	return r
+}
+
+// readers are for the bodies of calls.
+var readers = sync.Pool{New: func() any { return new(jsonReader) }}
+
+// begin reads something new.
+func (r *jsonReader) begin(data []byte) {
+	*r = jsonReader{data: data, path: r.path[:0]}
 	if !utf8.Valid(data) {
 		r.fail("is not UTF-8", "send UTF-8")
 	}
-	return r
+}
+
+// done gives back a reader of the pool, whose problems are its caller's now.
+func (r *jsonReader) done() {
+	clear(r.path[:cap(r.path)])
+	*r = jsonReader{path: r.path[:0]}
+	readers.Put(r)
 }
 
 // end expects nothing more, and returns what was wrong.

@@ -31,7 +31,7 @@ func (r *jsonReader) quoted() string {
 		case c == '"':
 			r.at++
 			if !escaped {
-				return string(r.data[start+1 : r.at-1])
+				return word(r.data[start+1 : r.at-1])
 			}
 			var s string
 			if json.Unmarshal(r.data[start:r.at], &s) != nil {
@@ -44,6 +44,31 @@ func (r *jsonReader) quoted() string {
 	r.at = len(r.data)
 	r.unexpected()
 	return ""
+}
+
+// word is the text of some bytes; the words that nearly every body has are not made anew.
+func word(text []byte) string {
+	switch string(text) {
+	case "labels":
+		return "labels"
+	case "costs":
+		return "costs"
+	case "op":
+		return "op"
+	case "deadline_ms":
+		return "deadline_ms"
+	case "admission_id":
+		return "admission_id"
+	case "priority":
+		return "priority"
+	case tenantLabel:
+		return tenantLabel
+	case "requests":
+		return "requests"
+	case "tokens":
+		return "tokens"
+	}
+	return string(text)
 }
 
 // whole reads a whole number from least to most, written in digits.

@@ -111,60 +111,83 @@ type evidenceBody struct {
 	Fingerprint    string `json:"key_fingerprint,omitempty"`
 }
 
-// presented is a decision, ready to be told.
+// presented is a decision, ready to be told. What its body points at is within it, so that one that is used again makes
+// nothing anew.
 type presented struct {
 	decision   *allocation.Decision
 	status     int
 	retryAfter int64
 	now        allocation.Instant // that periods are told against
 	body       answerBody
+
+	refusal    refusalBody
+	blocking   blockingBody
+	budgets    [2]budgetBody
+	resets     [2]int64
+	age        int64
+	violated   [1]string
+	affordable map[string]int64
 }
 
-// present makes the answer to one decision. A replay was decided long ago, so its periods are told against today.
-func (a *api) present(d *allocation.Decision) presented {
+// present makes the answer to one decision.
+func (a *api) present(d *allocation.Decision) *presented {
+	p := &presented{}
+	a.presentAs(p, d)
+	return p
+}
+
+// presentAs makes the answer in place of an earlier one. A replay was decided long ago, so its periods are told against today.
+func (a *api) presentAs(p *presented, d *allocation.Decision) {
 	at := d.At
 	if at == 0 {
 		at = a.config.Now().UnixMicro()
 	}
-	p := presented{decision: d, status: http.StatusOK, now: allocation.At(time.UnixMicro(at))}
+	p.decision, p.status, p.retryAfter, p.now = d, http.StatusOK, 0, allocation.At(time.UnixMicro(at))
 	if d.Replayed {
 		p.now = allocation.At(a.config.Now())
 	}
 	p.body = answerBody{
 		Detail: d.Detail, Decision: saidAdmitted, Reason: string(d.Reason), Action: d.Action, Route: d.Route, Op: string(d.Op), Ladder: ladderOf(d, at),
 		AdmissionID: d.Key.ID, Region: d.Region, State: string(d.State), Replayed: d.Replayed,
-		DecidedAt: formatMicros(at), Shadow: a.shadowOf(d), Budgets: make([]budgetBody, len(d.Budgets)), Evidence: evidenceOf(d, at),
+		DecidedAt: a.moments.text(at), Shadow: a.shadowOf(d), Budgets: p.budgets[:0],
 	}
+	a.presentEvidence(p, at)
 	if d.Expires != 0 {
 		p.body.ExpiresAt = formatMicros(d.Expires)
 	}
 	for i := range d.Budgets {
-		p.body.Budgets[i] = budgetOf(&d.Budgets[i], p.now)
+		a.presentBudget(p, i)
 	}
 	if allocation.IsKeyCredential(d.Key.Credential) {
 		p.body.forKey()
 	}
 	switch {
 	case !d.Admitted():
-		a.presentRefusal(&p, at)
+		a.presentRefusal(p, at)
 	case d.State == allocation.StateReleased || d.State == allocation.StateLapsedReleased:
 		p.body.Decision = saidReleased
 	}
-	return p
 }
 
 func (a *api) presentRefusal(p *presented, at int64) {
 	d := p.decision
 	row := allocation.AnswerTo(d.Reason)
-	p.status, p.retryAfter = refusalStatus(d, a.Catalogue()), a.retryAfter(d)
+	p.status, p.retryAfter = refusalStatus(d, row.Status, a.Catalogue()), a.retryAfter(d, row.Retry)
 	p.body.Decision, p.body.Status = saidRefused, p.status
 	p.body.Type, p.body.Title = problemType(d.Reason), row.Title
 	if d.Reason == allocation.AdmissionIDMissing {
 		p.body.AdmissionID = "" // one that was made here was never used
 	}
-	refusal := &refusalBody{
+	p.refusal = refusalBody{
 		Retryable: row.Retryable(), Retry: string(row.Retry), RetryAfter: p.retryAfter, Outcome: outcomeNone, Home: d.Home,
-		Affordable: affordable(d), Receipt: a.receipt(d, at, ""),
+		Receipt: a.receipt(d, at, ""),
+	}
+	refusal := &p.refusal
+	if isCounter(d.Reason) {
+		if p.affordable == nil {
+			p.affordable = map[string]int64{}
+		}
+		refusal.Affordable = affordable(d, p.affordable)
 	}
 	if row.Retry == allocation.RetryNextPeriod && p.retryAfter == 0 { // the period has no end
 		refusal.Retryable, refusal.Retry = false, string(allocation.RetryNever)
@@ -172,33 +195,37 @@ func (a *api) presentRefusal(p *presented, at int64) {
 	if d.Reason == allocation.OutcomeUnknown {
 		refusal.Outcome = outcomeUnknown
 	}
-	refusal.Blocking = a.blocking(d)
+	if a.blockingOf(d, &p.blocking) {
+		refusal.Blocking = &p.blocking
+	}
 	if row.Status == http.StatusTooManyRequests && d.Blames != "" {
-		refusal.Violated = []string{d.Blames}
+		p.violated[0] = d.Blames
+		refusal.Violated = p.violated[:]
 	}
 	p.body.refusalBody = refusal
 }
 
-// blocking names the first budget that refused; nil if none did.
-func (a *api) blocking(d *allocation.Decision) *blockingBody {
+// blockingOf names the first budget that refused; false if none did.
+func (a *api) blockingOf(d *allocation.Decision, out *blockingBody) bool {
 	if b := blamed(d); b != nil {
-		return &blockingBody{Budget: b.Budget, Instance: b.Instance, Unit: b.Unit, Period: periodOf(b)}
+		*out = blockingBody{Budget: b.Budget, Instance: b.Instance, Unit: b.Unit, Period: a.moments.period(b)}
+		return true
 	}
 	if d.Blames == "" {
-		return nil
+		return false
 	}
-	out := &blockingBody{Budget: blamedName(d)}
+	*out = blockingBody{Budget: blamedName(d)}
 	if b, known := a.Catalogue().Budget(out.Budget); known {
 		out.Unit = b.Budget.Unit
 	}
-	return out
+	return true
 }
 
 // write answers with the decision.
 func (p *presented) write(w http.ResponseWriter) {
 	setRateLimit(w.Header(), p.decision, p.now, p.retryAfter)
 	if p.retryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.FormatInt(p.retryAfter, 10))
+		w.Header()["Retry-After"] = []string{strconv.FormatInt(p.retryAfter, 10)}
 	}
 	if p.body.Shadow != nil {
 		w.Header().Set(shadowHeader, "would="+p.body.Shadow.Would)
@@ -215,13 +242,28 @@ func (p *presented) write(w http.ResponseWriter) {
 func writeJSON(w http.ResponseWriter, status int, contentType string, body any) {
 	buffer := takeBuffer()
 	defer giveBuffer(buffer)
-	encodeInto(buffer, body)
+	if hand, written := body.(interface{ appendJSON(to []byte) []byte }); written {
+		buffer.Write(append(hand.appendJSON(buffer.AvailableBuffer()), '\n'))
+	} else {
+		encodeInto(buffer, body)
+	}
 	h := w.Header()
-	h.Set("Content-Type", contentType)
-	h.Set("Content-Length", strconv.Itoa(buffer.Len()))
+	if known := contentTypes[contentType]; known != nil {
+		h["Content-Type"] = known
+	} else {
+		h.Set("Content-Type", contentType)
+	}
+	h["Content-Length"] = []string{strconv.Itoa(buffer.Len())}
 	w.WriteHeader(status)
 	_, _ = w.Write(buffer.Bytes()) // a caller that has gone asks again with its id
 }
+
+// The values of headers that most answers have. Nobody changes them: a second value makes another list.
+var (
+	noStore      = []string{"no-store"}
+	noSniff      = []string{"nosniff"}
+	contentTypes = map[string][]string{"application/json": {"application/json"}, problemJSON: {problemJSON}}
+)
 
 func encodeInto(buffer *bytes.Buffer, body any) {
 	to := json.NewEncoder(buffer)
@@ -240,38 +282,38 @@ func encodeJSON(body any) []byte {
 
 func formatMicros(at int64) string { return time.UnixMicro(at).UTC().Format(microseconds) }
 
-func budgetOf(b *allocation.BudgetDecision, now allocation.Instant) budgetBody {
+func (a *api) presentBudget(p *presented, i int) {
+	b := &p.decision.Budgets[i]
 	out := budgetBody{
-		Budget: b.Budget, Instance: b.Instance, Unit: b.Unit, Reason: string(b.Reason), Period: periodOf(b),
+		Budget: b.Budget, Instance: b.Instance, Unit: b.Unit, Reason: string(b.Reason), Period: a.moments.period(b),
 		Class: string(b.Class), Generation: b.Generation, Version: b.Version, Limit: b.Limit, Share: b.Share,
 		Requested: b.Requested, Charged: b.Charged, Overdraft: b.Overdraft, Remaining: b.Remaining, Enforcement: b.Enforcement,
 		Protected: b.Protected, Stale: staleOf(b.Stale),
 	}
 	if out.Period != nil && b.Until != allocation.Never {
-		resets := resetsIn(b.Until, now)
-		out.ResetsIn = &resets
+		resets := resetsIn(b.Until, p.now)
+		if i < len(p.resets) {
+			p.resets[i] = resets
+			out.ResetsIn = &p.resets[i]
+		} else {
+			out.ResetsIn = new(resets)
+		}
 	}
-	return out
+	p.body.Budgets = append(p.body.Budgets, out)
 }
 
-func periodOf(b *allocation.BudgetDecision) *periodBody {
-	if b.Until == 0 {
-		return nil
-	}
-	return &periodBody{Start: b.Period.String(), End: b.Until.String()}
-}
-
-func evidenceOf(d *allocation.Decision, at int64) evidenceBody {
-	e := evidenceBody{
+func (a *api) presentEvidence(p *presented, at int64) {
+	d := p.decision
+	e := &p.body.Evidence
+	*e = evidenceBody{
 		Incarnation: d.Evidence.Incarnation, Config: d.Evidence.Config, LedgerRevision: d.Evidence.LedgerRevision,
 		Correlation: d.Evidence.Correlation, Tenant: d.Key.Tenant, Credential: d.Key.Credential, Node: d.Evidence.Node,
 		Priority: string(d.Evidence.Priority), Fingerprint: d.Evidence.Fingerprint,
 	}
 	if d.Evidence.ObservedAt != 0 {
-		age := max(0, at-d.Evidence.ObservedAt) / 1000
-		e.ObservedAt, e.AgeMillis = formatMicros(d.Evidence.ObservedAt), &age
+		p.age = max(0, at-d.Evidence.ObservedAt) / 1000
+		e.ObservedAt, e.AgeMillis = a.moments.text(d.Evidence.ObservedAt), &p.age
 	}
-	return e
 }
 
 // blamed is the first refusing budget's part of a decision; nil if it is about none, or does not list it.
@@ -297,12 +339,9 @@ func blamedName(d *allocation.Decision) string {
 	return name
 }
 
-// affordable is, by unit, the most that a request to the same budgets could cost now; nil where no counter refused.
-func affordable(d *allocation.Decision) map[string]int64 {
-	if !isCounter(d.Reason) {
-		return nil
-	}
-	most := map[string]int64{}
+// affordable is, by unit, the most that a request to the same budgets could cost now; for refusals by a counter.
+func affordable(d *allocation.Decision, most map[string]int64) map[string]int64 {
+	clear(most)
 	for i := range d.Budgets {
 		b := &d.Budgets[i]
 		left := b.Remaining

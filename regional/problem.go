@@ -106,7 +106,7 @@ func writeFault(w http.ResponseWriter, f fault) {
 	if body.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(body.RetryAfter, 10))
 	}
-	writeJSON(w, body.Status, problemJSON, body)
+	writeJSON(w, body.Status, problemJSON, &body)
 }
 
 func bodyOfFault(f fault) faultBody {
@@ -149,12 +149,12 @@ const (
 	outcomeUnknown = "unknown"
 )
 
-// refusalStatus is the HTTP status of a refusal. A budget may have its own for being used up.
-func refusalStatus(d *allocation.Decision, c *allocation.Catalogue) int {
+// refusalStatus is the HTTP status of a refusal whose reason has this one. A budget may have its own for being used up.
+func refusalStatus(d *allocation.Decision, status int, c *allocation.Catalogue) int {
 	if d.Reason == allocation.CeilingReached {
-		if b, known := c.Budget(blamedName(d)); known {
-			return b.Budget.WithDefaults().OnExhausted
+		if own, known := c.OnExhausted(blamedName(d)); known {
+			return own
 		}
 	}
-	return allocation.AnswerTo(d.Reason).Status
+	return status
 }

@@ -3,6 +3,7 @@ package regional
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -75,6 +76,32 @@ func (s channelSignal) Wait(ctx context.Context) {
 	case <-s:
 	case <-ctx.Done():
 	}
+}
+
+// timedSignal is a Signal that can end a wait by itself: every request waits once, and a context for that costs more than
+// the wait.
+type timedSignal interface {
+	// WaitFor is Wait, for at most d.
+	WaitFor(ctx context.Context, d time.Duration)
+}
+
+// timers are stopped, and nothing is left in their channels.
+var timers = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}}
+
+func (s channelSignal) WaitFor(ctx context.Context, d time.Duration) {
+	t := timers.Get().(*time.Timer)
+	t.Reset(d)
+	select {
+	case <-s:
+	case <-ctx.Done():
+	case <-t.C:
+	}
+	t.Stop()
+	timers.Put(t)
 }
 
 // parts are the running parts of a node; wait returns when all have ended.

@@ -82,7 +82,9 @@ func (a *api) shadowOf(d *allocation.Decision) *shadowBody {
 	}
 	if d.WouldBlame != "" {
 		as := allocation.Decision{Blames: d.WouldBlame, Budgets: d.Budgets}
-		out.Blocking = a.blocking(&as)
+		if blocking := (blockingBody{}); a.blockingOf(&as, &blocking) {
+			out.Blocking = &blocking
+		}
 	}
 	return out
 }
@@ -101,7 +103,7 @@ func (a *api) shadowedFault(w *statusWriter, f fault) {
 		answer.Results[i] = p.body
 	}
 	w.Header().Set(shadowHeader, "would="+string(d.Would))
-	writeJSON(w, http.StatusOK, "application/json", answer)
+	writeJSON(w, http.StatusOK, "application/json", &answer)
 }
 
 // faultThrough is the decision for a call that a node in shadow lets through although it could not be decided.

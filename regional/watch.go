@@ -84,11 +84,20 @@ func (w *Watch) note(r *allocation.Request, d *allocation.Decision, legacy strin
 	if r.Op != allocation.Spend && r.Op != allocation.Reserve || d.Replayed {
 		return
 	}
-	if !all && legacy == "" && d.Would == "" && !slices.ContainsFunc(d.Budgets, func(b allocation.BudgetDecision) bool { return b.Enforcement != "" }) {
+	if !all && legacy == "" && d.Would == "" && !anyUnenforced(d.Budgets) {
 		return
 	}
 	at := w.made.Add(1) - 1
 	w.ring[at%watchRing].Store(&watched{labels: r.Labels, decision: *d, legacy: legacy})
+}
+
+func anyUnenforced(budgets []allocation.BudgetDecision) bool {
+	for i := range budgets {
+		if budgets[i].Enforcement != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // gatherSome gathers when enough waits and nobody else does.
