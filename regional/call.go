@@ -51,6 +51,23 @@ func (n *Node) newGroup(calls int) *group {
 	return g
 }
 
+// single is all that a Decide of one request needs.
+type single struct {
+	group group
+	calls [1]call
+	out   [1]allocation.Decision
+}
+
+// newCalls is room for so many requests.
+func (n *Node) newCalls(many int) ([]allocation.Decision, []call, *group) {
+	if many != 1 {
+		return make([]allocation.Decision, many), make([]call, many), n.newGroup(many)
+	}
+	s := &single{group: group{done: n.cfg.Runtime.NewSignal()}}
+	s.group.open.Store(1)
+	return s.out[:], s.calls[:], &s.group
+}
+
 func (g *group) finish() {
 	if g.open.Add(-1) == 0 {
 		g.done.Notify()
@@ -122,9 +139,7 @@ func (n *Node) Decide(ctx context.Context, requests []allocation.Request, deadli
 
 // decideOnce decides once; waits says that all were refused before, and wait for their region's share.
 func (n *Node) decideOnce(ctx context.Context, requests []allocation.Request, deadline time.Time, waits bool) []allocation.Decision {
-	out := make([]allocation.Decision, len(requests))
-	calls := make([]call, len(requests))
-	g := n.newGroup(len(requests))
+	out, calls, g := n.newCalls(len(requests))
 	stopped := n.stoppedBy()
 	for i := range requests {
 		c := &calls[i]
