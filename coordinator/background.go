@@ -30,6 +30,9 @@ func (s *Service) lead(ctx context.Context) error {
 		if err := s.round(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("background work is not done", "error", err)
 		}
+		if err := s.noticeEvents(ctx); err != nil && ctx.Err() == nil {
+			s.log.Warn("events are not told yet", "error", err)
+		}
 		if s.now().Sub(swept) >= sweepEvery {
 			swept = s.now()
 			if err := s.tidy(ctx); err != nil && ctx.Err() == nil {

@@ -55,6 +55,9 @@ func (c *carried) clear() {
 func (s *state) enterDocument(d *doc[ConfigDocument]) {
 	ref := d.value.Ref()
 	s.documents[ref] = d
+	if ref.Kind == allocation.KindBlock {
+		s.feed.touch(subject{kind: 'd'})
+	}
 	s.documentChanges = append(s.documentChanges, documentChange{d.value.Number, ref})
 	if len(s.documentChanges) > 2*len(s.documents)+100 {
 		s.documentChanges = slices.DeleteFunc(s.documentChanges, func(c documentChange) bool { return s.documents[c.ref].value.Number != c.number })

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"time"
 
 	"tranche/allocation"
 )
@@ -96,3 +97,9 @@ func (s *Service) HearRefusals(region string, q RefusalReport) error {
 
 // Allot answers what regions asked for, as the part that runs beside does.
 func (s *Service) Allot(ctx context.Context) error { return s.allotAsked(ctx) }
+
+// Notice is one look for events, whenever the last one was.
+func (s *Service) Notice(ctx context.Context) error {
+	s.noticed = time.Time{}
+	return s.noticeEvents(ctx)
+}

@@ -65,6 +65,7 @@ func (s *Service) routes(mux *http.ServeMux) {
 		page, err := s.auditPage(c.ctx, after, limit)
 		return ok(page), err
 	}, pageAfter, pageLimit)
+	s.eventRoutes(mux)
 	s.tokenRoutes(mux)
 	s.keyRoutes(mux)
 }

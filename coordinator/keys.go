@@ -26,6 +26,7 @@ import (
 //	/tranche/receipts/REGION/KEY               a key that a region signs receipts with
 //	/tranche/marks/WRITER                      the mark of one coordinator process
 //	/tranche/vouches/WRITER                    a coordinator without memory asks, and one with memory answers
+//	/tranche/feed, events/, told/              the event feed: see events.go
 //	/tranche/audit/TIME-RANDOM                 one act (time: 20 digits, Unix microseconds)
 //
 // NAME is path-escaped, so that a budget's slashes cannot be taken for the layout's.

@@ -13,6 +13,7 @@ type metrics struct {
 	refusals  prometheus.Counter
 	conflicts prometheus.Counter
 	opened    prometheus.Counter
+	events    prometheus.Counter
 }
 
 // The results of a sync call.
@@ -42,13 +43,14 @@ func newMetrics(s *Service, registry prometheus.Registerer) *metrics {
 			Name: "tranche_coordinator_terms_opened_total", Help: "Terms opened by this replica's background work.",
 		}),
 	}
+	m.events = prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_coordinator_events_total", Help: "Events that this replica wrote to the feed."})
 	for _, result := range []string{syncAnswered, syncRefused, syncFailed, syncInvalid} {
 		m.syncs.WithLabelValues(result)
 	}
 	if registry == nil {
 		return m
 	}
-	registry.MustRegister(m.syncs, m.duration, m.refusals, m.conflicts, m.opened)
+	registry.MustRegister(m.syncs, m.duration, m.refusals, m.conflicts, m.opened, m.events)
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}

@@ -66,10 +66,11 @@ type Service struct {
 	metrics *metrics
 
 	turns     turns
-	tracked   tracker // of the background work only
-	nudge     Signal  // the background work has something to do
-	asked     Signal  // some region lacks permits of a budget of policy demand
-	trustNews Signal  // somebody asks or answers whether etcd went back, or the own mark is gone
+	tracked   tracker   // of the background work only
+	noticed   time.Time // the last look for events, of the background work only
+	nudge     Signal    // the background work has something to do
+	asked     Signal    // some region lacks permits of a budget of policy demand
+	trustNews Signal    // somebody asks or answers whether etcd went back, or the own mark is gone
 
 	mu         sync.Mutex
 	leading    bool

@@ -45,6 +45,7 @@ type state struct {
 	strandedDocs
 	carried
 	receiptKeys receiptKeys
+	feed        feed
 
 	opening, following, closing cursor // of the background work
 
@@ -87,6 +88,7 @@ func (s *state) clear() {
 	s.strandedDocs.clear()
 	s.carried.clear()
 	s.receiptKeys = receiptKeys{}
+	s.feed.clear()
 	for _, r := range s.regions {
 		r.doc, r.tomb, r.contactDoc = nil, nil, nil
 		r.queue = newQueue()
@@ -170,6 +172,8 @@ func (s *state) enter(e Event) {
 			s.audit = slices.Insert(s.audit, i, e.Item)
 			s.audit = s.audit[max(0, len(s.audit)-maxAuditLines):]
 		}
+	case "feed", "events", "told":
+		err = s.feed.enterFeed(e)
 	default:
 		_, err = s.enterStranded(kindOf(e.Key), e)
 	}
@@ -257,6 +261,7 @@ func (s *state) enterLedger(e Event) error {
 		return fmt.Errorf("format %d: %w", l.Format, errFormat)
 	}
 	l = s.compact(l)
+	s.feed.touch(subject{'b', l.Budget})
 	ref, d := refOf(l), &doc[allocation.Ledger]{item: e.Item, value: l}
 	s.ledgers[ref] = d
 	s.ends.set(ref, int64(l.Periods.End()))

@@ -181,22 +181,29 @@ func (s *Service) fillStatus(st *Status, add addStatus) {
 	}
 }
 
+// useOf is how a period of a term is used, as last stated.
+func (s *Service) useOf(l allocation.Ledger, i int) BudgetUse {
+	e := l.EntryAt(i)
+	u := BudgetUse{Budget: l.Budget, Unit: l.Unit, Limit: e.Limit, Overcommitted: l.Overcommitted(i), Spent: e.OpeningSpent}
+	for _, h := range holders(l) {
+		st, _ := s.lastStatement(h, refOf(l))
+		r := l.RemainderAt(h, i, st, 0)
+		u.Spent, u.Reserved = u.Spent+r.Spent, u.Reserved+r.Reserved
+	}
+	return u
+}
+
 // uses lists budgets of which more than 80 % is spent or reserved, and those that are overcommitted, the fullest first.
 func (s *Service) uses() (above, over []BudgetUse) {
 	now := s.instant()
 	above, over = []BudgetUse{}, []BudgetUse{}
-	for name, list := range s.state.terms {
+	for _, list := range s.state.terms {
 		for _, l := range list {
 			i, running := l.value.Periods.Find(now)
 			if !running || l.value.Template {
 				continue
 			}
-			u := BudgetUse{Budget: name, Unit: l.value.Unit, Limit: l.value.EntryAt(i).Limit, Overcommitted: l.value.Overcommitted(i), Spent: l.value.EntryAt(i).OpeningSpent}
-			for _, h := range holders(l.value) {
-				st, _ := s.lastStatement(h, refOf(l.value))
-				r := l.value.RemainderAt(h, i, st, 0)
-				u.Spent, u.Reserved = u.Spent+r.Spent, u.Reserved+r.Reserved
-			}
+			u := s.useOf(l.value, i)
 			if u.Overcommitted > 0 {
 				over = append(over, u)
 			}

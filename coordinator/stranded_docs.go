@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"tranche/allocation"
@@ -222,6 +223,8 @@ func (s *state) enterStranded(kind string, e Event) (bool, error) {
 	switch kind {
 	case "strandings":
 		delete(s.strandings, e.Key)
+		region, _, _ := strings.Cut(keyName(e.Key), "/")
+		s.feed.touch(subject{'r', region})
 		return true, enter(e, func(d *doc[StrandingDocument]) { s.strandings[e.Key] = d })
 	case "writeoffs":
 		delete(s.writeOffs, keyName(e.Key))

@@ -69,7 +69,7 @@ func (th *theatre) spend(region, tenant string, n int) map[string]int64 {
 	th.t.Helper()
 	counts := map[string]int64{}
 	for i := range n {
-		client, err := th.Gateway(stage.Edge1, th.Regions[region].Nodes[i%2])
+		client, err := th.Gateway(stage.Edge1, th.Regions[region].Nodes[i%len(th.Regions[region].Nodes)])
 		if err != nil {
 			th.t.Fatal(err)
 		}
