@@ -67,9 +67,21 @@ type replica struct {
 	stop     func()
 }
 
+// parallel has the tests that run beside each other.
+var parallel sync.Map
+
+// besideOthers lets a test run beside others, also one that asks for it twice: each world has an etcd of its own, and most
+// of a test's time is waiting.
+func besideOthers(t *testing.T) {
+	if _, twice := parallel.LoadOrStore(t, true); !twice {
+		t.Parallel()
+	}
+}
+
 // newWorld starts n replicas; the regions are registered, and have joined, in their order.
 func newWorld(t *testing.T, n int) *world {
 	t.Helper()
+	besideOthers(t)
 	start, err := time.Parse(time.RFC3339, "2026-05-04T10:00:07Z")
 	if err != nil {
 		t.Fatal(err)
