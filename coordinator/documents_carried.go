@@ -56,7 +56,7 @@ func (s *state) enterDocument(d *doc[ConfigDocument]) {
 	ref := d.value.Ref()
 	s.documents[ref] = d
 	if ref.Kind == allocation.KindBlock {
-		s.feed.touch(subject{kind: 'd'})
+		s.feed.touch(topic{kind: 'd'})
 	}
 	s.documentChanges = append(s.documentChanges, documentChange{d.value.Number, ref})
 	if len(s.documentChanges) > 2*len(s.documents)+100 {

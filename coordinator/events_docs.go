@@ -59,30 +59,30 @@ type feed struct {
 	toldOf     map[string]*doc[ToldRegion]
 	deployment *doc[ToldDeployment]
 
-	moved map[subject]bool // of which something changed since the last look
-	all   bool             // everything may have
-	over  map[string]bool  // budgets that were told to be overcommitted: time alone can end it
+	moved map[topic]bool  // of which something changed since the last look
+	all   bool            // everything may have
+	over  map[string]bool // budgets that were told to be overcommitted: time alone can end it
 }
 
-// subject is one thing that events are about.
-type subject struct {
+// topic is one thing that events are about.
+type topic struct {
 	kind byte // 'b': a budget, 'r': a region, 'd': the deployment
 	name string
 }
 
 func (f *feed) clear() {
 	*f = feed{
-		budgets: map[string]*doc[ToldBudget]{}, toldOf: map[string]*doc[ToldRegion]{}, moved: map[subject]bool{}, all: true, over: map[string]bool{},
+		budgets: map[string]*doc[ToldBudget]{}, toldOf: map[string]*doc[ToldRegion]{}, moved: map[topic]bool{}, all: true, over: map[string]bool{},
 	}
 }
 
 // touch notes that something of a subject changed.
-func (f *feed) touch(s subject) {
+func (f *feed) touch(s topic) {
 	if f.all {
 		return
 	}
 	if f.moved[s] = true; len(f.moved) > maxToldSubjects {
-		f.moved, f.all = map[subject]bool{}, true
+		f.moved, f.all = map[topic]bool{}, true
 	}
 }
 

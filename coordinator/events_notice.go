@@ -53,34 +53,34 @@ func (s *Service) noticeEvents(ctx context.Context) error {
 }
 
 // dueSubjects takes what is to be looked at: regions and the deployment first.
-func (s *Service) dueSubjects() []subject {
+func (s *Service) dueSubjects() []topic {
 	f := &s.state.feed
 	due := f.moved
 	if f.all {
-		due = map[subject]bool{{kind: 'd'}: true}
+		due = map[topic]bool{{kind: 'd'}: true}
 		for _, r := range s.state.ordered {
-			due[subject{'r', r.name}] = true
+			due[topic{'r', r.name}] = true
 		}
 		for name := range s.state.terms {
-			due[subject{'b', name}] = true
+			due[topic{'b', name}] = true
 		}
 	}
-	f.moved, f.all = map[subject]bool{}, false
+	f.moved, f.all = map[topic]bool{}, false
 	for name := range f.over {
-		due[subject{'b', name}] = true
+		due[topic{'b', name}] = true
 	}
 	if d := f.deployment; d != nil {
 		for _, until := range d.value.Blocks {
 			if until <= s.instant() {
-				due[subject{kind: 'd'}] = true
+				due[topic{kind: 'd'}] = true
 			}
 		}
 	}
-	return slices.SortedFunc(maps.Keys(due), func(a, b subject) int { return cmp.Or(cmp.Compare(b.kind, a.kind), cmp.Compare(a.name, b.name)) })
+	return slices.SortedFunc(maps.Keys(due), func(a, b topic) int { return cmp.Or(cmp.Compare(b.kind, a.kind), cmp.Compare(a.name, b.name)) })
 }
 
 // lookLater leaves subjects to the next look.
-func (s *Service) lookLater(due []subject) {
+func (s *Service) lookLater(due []topic) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	for _, x := range due {
@@ -89,7 +89,7 @@ func (s *Service) lookLater(due []subject) {
 }
 
 // tell is the change that tells what differs of the first subjects; done says how many it looked at.
-func (s *Service) tell(due []subject) (change Change, done, found int) {
+func (s *Service) tell(due []topic) (change Change, done, found int) {
 	f := &s.state.feed
 	head, known := FeedDocument{Format: documentFormat}, f.head.known(feedKey)
 	if f.head != nil {
@@ -120,7 +120,7 @@ func (s *Service) tell(due []subject) (change Change, done, found int) {
 	return change, done, found
 }
 
-func (s *Service) look(x subject) told {
+func (s *Service) look(x topic) told {
 	switch x.kind {
 	case 'b':
 		return s.lookAtBudget(x.name)

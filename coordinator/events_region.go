@@ -207,7 +207,7 @@ func (s *Service) lookAtBlocks(before map[string]allocation.Instant) (after map[
 	}
 	tell := func(name string, change EventChange) {
 		if len(events) >= maxToldDocuments/2 {
-			s.state.feed.touch(subject{kind: 'd'})
+			s.state.feed.touch(topic{kind: 'd'})
 			return
 		}
 		e := FeedEvent{Kind: EventBlock, Change: change, Subject: name, Text: fmt.Sprintf("block %s is over", name)}

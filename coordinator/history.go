@@ -46,7 +46,7 @@ func (s *state) onStanding(c *Change) {
 // enterStanding takes the standing; a freeze or a thaw decides of every ledger whether it may be granted from.
 func (s *state) enterStanding(e Event) error {
 	s.standing = nil
-	s.feed.touch(subject{kind: 'd'})
+	s.feed.touch(topic{kind: 'd'})
 	return enter(e, func(d *doc[StandingDocument]) {
 		s.standing = d
 		if d.value.History.Number > s.newest.Number {

@@ -144,7 +144,7 @@ func (r *region) forget(ref allocation.ShareRef) {
 
 func (s *state) enterRegion(e Event) error {
 	r := s.region(keyName(e.Key))
-	s.feed.touch(subject{'r', r.name})
+	s.feed.touch(topic{'r', r.name})
 	before, _ := r.holder()
 	known := r.doc != nil
 	r.doc, r.tomb = nil, nil
@@ -214,7 +214,7 @@ func (s *state) setShares(r *region, sh *shard, shares []allocation.ShareStateme
 	}
 	for _, st := range shares {
 		ref := allocation.ShareRef{Budget: st.Budget, Term: st.Term}
-		s.feed.touch(subject{'b', st.Budget})
+		s.feed.touch(topic{'b', st.Budget})
 		if old != nil && !s.resetting { // else there is nothing to compare it with
 			s.rates.add(r.name, st.Budget, spentMore(old[ref], st), s.now())
 		}

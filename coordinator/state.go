@@ -261,7 +261,7 @@ func (s *state) enterLedger(e Event) error {
 		return fmt.Errorf("format %d: %w", l.Format, errFormat)
 	}
 	l = s.compact(l)
-	s.feed.touch(subject{'b', l.Budget})
+	s.feed.touch(topic{'b', l.Budget})
 	ref, d := refOf(l), &doc[allocation.Ledger]{item: e.Item, value: l}
 	s.ledgers[ref] = d
 	s.ends.set(ref, int64(l.Periods.End()))

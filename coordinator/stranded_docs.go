@@ -224,7 +224,7 @@ func (s *state) enterStranded(kind string, e Event) (bool, error) {
 	case "strandings":
 		delete(s.strandings, e.Key)
 		region, _, _ := strings.Cut(keyName(e.Key), "/")
-		s.feed.touch(subject{'r', region})
+		s.feed.touch(topic{'r', region})
 		return true, enter(e, func(d *doc[StrandingDocument]) { s.strandings[e.Key] = d })
 	case "writeoffs":
 		delete(s.writeOffs, keyName(e.Key))
