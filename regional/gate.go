@@ -85,6 +85,8 @@ func (g *Gate) Refuse(c Call, reason allocation.Reason, detail string) allocatio
 		letThrough(&d)
 		g.api.config.Metrics.countShadow(&d)
 		g.api.watch.note(&allocation.Request{Op: allocation.Spend, Labels: c.Labels}, &d, c.Legacy, true)
+	} else {
+		g.api.note(allocation.Request{Op: c.Op, Key: d.Key, Labels: c.Labels, Costs: c.Costs, Priority: c.Priority, Correlation: c.Correlation}, &d)
 	}
 	return d
 }

@@ -151,6 +151,9 @@ func newAPI(config HTTPConfig, b Backend) *api {
 		{path: "/v1/authorize", methods: get, serve: a.authorize, gateway: true, keys: true},
 		{path: decisionsPath, methods: get, serve: a.findDecision, keys: true},
 		{path: outcomePath, methods: post, serve: a.outcome},
+		{path: refusalsPath, methods: get, serve: a.refusals, quick: true},
+		{path: refusedPath, methods: get, serve: a.refused, quick: true},
+		{path: keepPath, methods: both, serve: a.keepTenant, quick: true},
 		{path: "/v1/reservations", methods: get, serve: a.reservations},
 		{path: "/v1/account", methods: get, serve: a.account},
 		{path: chargedPath, methods: get, serve: a.charged},
@@ -234,6 +237,9 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
 			}
 		}
 	}
+	if refused != nil && refused.reason != "" {
+		refused.noted = to.refuses("")
+	}
 	switch {
 	case refused != nil && to.gateway:
 		a.tellGateway(w, r, a.gatewayFault(*refused))
@@ -255,6 +261,7 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
 		to.serve(w, r, caller)
 	default:
 		full := reasonFault(allocation.Overloaded, "the node already works on as many requests as it may")
+		full.noted = to.refuses(caller)
 		if to.gateway {
 			a.tellGateway(w, r, a.gatewayFault(full))
 			return

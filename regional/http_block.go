@@ -64,7 +64,7 @@ func (a *api) mayOperate(caller string) *fault {
 	if t, _ := list.of(caller); t.Operator || len(list) == 0 {
 		return nil
 	}
-	f := reasonFault(allocation.ScopeDenied, "credential "+caller+" may not block; use an operator's, or write operator behind its token in the node's token file")
+	f := reasonFault(allocation.ScopeDenied, "credential "+caller+" is not an operator's: only such a one may do this; use another, or write operator behind its token in the node's token file")
 	return &f
 }
 

@@ -109,8 +109,7 @@ func (a *api) overreaches(caller string, b *callBody) *fault {
 		essential = essential || b.items[i].priority == allocation.Essential
 	}
 	if essential && !a.tokens().mayBeEssential(caller) {
-		f := reasonFault(allocation.ScopeDenied, "priority: credential "+caller+" may not say essential; use interactive or batch, or write essential behind its token in the node's token file")
-		return &f
+		return a.beyond(caller, b, "priority: credential "+caller+" may not say essential; use interactive or batch, or write essential behind its token in the node's token file")
 	}
 	if !known || len(t.Limits) == 0 {
 		return nil
@@ -121,8 +120,7 @@ func (a *api) overreaches(caller string, b *callBody) *fault {
 	}
 	for i := range bodies {
 		if over := t.Limits.exceeded(a.Catalogue().Complete(bodies[i].labels)); over != "" {
-			f := reasonFault(allocation.ScopeDenied, over+"; credential "+caller+" is limited in the node's token file")
-			return &f
+			return a.beyond(caller, &bodies[i], over+"; credential "+caller+" is limited in the node's token file")
 		}
 	}
 	return nil

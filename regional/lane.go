@@ -207,6 +207,7 @@ func (ln *lane) decide(locked *allocation.Locked, batch []*call) (decided []verd
 			ln.putBack([]*call{c})
 			continue
 		}
+		ln.record(locked, c, &o.Decision)
 		switch o.Decision.Reason {
 		case allocation.UnsafeSettings:
 			o.Decision.Detail = ln.node.health.detail(o.Decision.Reason)
@@ -217,6 +218,13 @@ func (ln *lane) decide(locked *allocation.Locked, batch []*call) (decided []verd
 		decided = append(decided, verdict{c, o.Decision})
 	}
 	return decided, mustCommit || len(locked.ChangedUsage)+len(locked.Inserted)+len(locked.Updated) > 0
+}
+
+// record keeps what the decision of a call rests on, if it is to be kept.
+func (ln *lane) record(locked *allocation.Locked, c *call, d *allocation.Decision) {
+	if ln.node.recorder.wants(&c.request, d) {
+		d.Record = locked.Record(c.plan, *d)
+	}
 }
 
 func (ln *lane) answer(decided []verdict) {

@@ -71,6 +71,21 @@ func (l *Late) PutDocument(ctx context.Context, d allocation.Document) (bool, er
 	return false, ErrNotReady
 }
 
+// Records are the node's; nil: there is none yet.
+func (l *Late) Records() Records {
+	if n := l.now.Load(); n != nil {
+		return n.Records()
+	}
+	return nil
+}
+
+// NoteRefusal tells the node.
+func (l *Late) NoteRefusal(r allocation.Request, d *allocation.Decision) {
+	if n := l.now.Load(); n != nil {
+		n.NoteRefusal(r, d)
+	}
+}
+
 // Status is the node's; without one it is not ready.
 func (l *Late) Status() NodeStatus {
 	if n := l.now.Load(); n != nil {

@@ -24,6 +24,7 @@ type Metrics struct {
 	limits    map[string]counter // Envoy's calls by code
 	shadows   map[allocation.Reason]counter
 	upstream  *prometheus.CounterVec // by capability, a word of the operator's, and outcome
+	records   map[string]counter     // of refusals that are kept in full, by fate
 
 	startedOver prometheus.Counter
 }
@@ -74,6 +75,11 @@ func NewMetrics(registry *prometheus.Registry) *Metrics {
 	refused := vector("tranche_refused_units_total", "Units that were asked of the budget that refused, by reason. Units of different kinds are added up.", "reason")
 	limits := vector("tranche_envoy_requests_total", "Calls of Envoy's rate limit service by the code of the answer.", "code")
 	m.upstream = vector("tranche_upstream_outcomes_total", "What gateways said that the upstream did with admitted requests, by capability and outcome. No refusal of ours is among them.", "capability", "outcome")
+	records := vector("tranche_refusal_records_total", "Refusals that were to be kept in full, by what became of them: kept, dropped (more than the node keeps), or lost (the database did not take them).", "fate")
+	m.records = map[string]counter{}
+	for _, fate := range []string{recordKept, recordDropped, recordLost} {
+		m.records[fate] = records.WithLabelValues(fate)
+	}
 	m.limits = map[string]counter{}
 	for _, code := range []string{"ok", "over_limit", "unavailable", "unauthenticated"} {
 		m.limits[code] = limits.WithLabelValues(code)

@@ -34,6 +34,7 @@ type Config struct {
 	SyncEvery   time.Duration       // how long the coordinator may hold a call; 0: 1 s
 	CloseGrace  allocation.Duration // how long after its end a period may still be spent; 0: 30 s
 	Retention   allocation.Duration // of admission ids; 0: 24 h
+	Sampling    Sampling            // which refusals are kept in full, where the owner keeps Records
 	Lanes       int                 // batches in flight; 0: 2
 
 	Log     hclog.Logger
@@ -66,6 +67,7 @@ type Node struct {
 	doubt       doubt
 	demand      demandState
 	refusals    refusals
+	recorder    *recorder
 	fullestRows atomic.Pointer[[]allocation.Usage]
 }
 
@@ -97,6 +99,7 @@ func NewNode(cfg Config, owner Owner) *Node {
 		clock: clock{local: cfg.Runtime.Now}, demand: demandState{hungry: cfg.Runtime.NewSignal(), seen: map[string]*budgetDemand{}},
 	}
 	n.catalogue.Store(allocation.NewCatalogue(cfg.Region))
+	n.recorder = newRecorder(owner, cfg)
 	n.writers = make([]Writer, cfg.Lanes+1)
 	for i := range n.writers {
 		name := fmt.Sprintf("%s/lane-%d", cfg.Name, i)
@@ -127,6 +130,9 @@ func (n *Node) Run(ctx context.Context) error {
 	all.start("ask", func() { n.askOften(ctx) })
 	if to, ok := n.cfg.Coordinator.(RefusalTeller); ok {
 		all.start("refusals", func() { n.tellRefusals(ctx, to) })
+	}
+	if n.recorder.store != nil {
+		all.start("records", func() { n.runRecorder(ctx) })
 	}
 	all.wait()
 	n.drainQueue()

@@ -81,7 +81,7 @@ func (s *schemas) operations() []operation {
 	ready := json200(reflect.TypeFor[readyBody]())
 	ready[503] = ready[200]
 	idHeaders := []any{header1(admissionIDHeader), header1(idempotencyIDHeader)}
-	return []operation{
+	return append(refusalOperations(json200), []operation{
 		{path: "/v1/admit", method: "post", summary: "Ask for one admission", request: admitFields, parameters: idHeaders, answers: decided},
 		{path: batchPath, method: "post", summary: "Ask for many admissions, each by itself", request: fieldItems | fieldDeadline, required: []string{"items"}, answers: json200(reflect.TypeFor[batchBody]())},
 		{path: "/v1/settle", method: "post", summary: "Tell the true costs of a reservation", request: speakFields[allocation.Settle], parameters: idHeaders, answers: decided},
@@ -102,7 +102,7 @@ func (s *schemas) operations() []operation {
 		{path: "/readyz", method: "get", summary: "Whether admissions commit", answers: ready, open: true},
 		{path: "/metrics", method: "get", summary: "For Prometheus", answers: text200},
 		{path: openAPIPath, method: "get", summary: "This document", answers: map[int]object{200: {"application/json": object{"type": "object"}}}, open: true},
-	}
+	}...)
 }
 
 // refine says what the Go types of bodies do not.
@@ -159,7 +159,7 @@ func (s *schemas) decisions() map[int]object {
 // operationID is made from the path; a second method of it has its name in front.
 func operationID(o operation) string {
 	id := strings.Trim(strings.NewReplacer("/v1", "", "/", "_", "{", "", "}", "", ".", "_").Replace(o.path), "_")
-	if o.path == blocksPath && o.method == "post" {
+	if (o.path == blocksPath || o.path == keepPath) && o.method == "post" {
 		return "make_" + id
 	}
 	return id

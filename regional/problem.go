@@ -53,7 +53,8 @@ type fault struct {
 	status   int               // instead of the kind's; 0: the kind's
 	detail   string
 	problems allocation.Problems
-	receipt  string // of a reason
+	receipt  string              // of a reason
+	noted    *allocation.Request // the admission that it refuses, to be counted with the refusals; nil: it refuses none
 }
 
 func reasonFault(r allocation.Reason, detail string) fault { return fault{reason: r, detail: detail} }

@@ -104,6 +104,7 @@ func (ln *lane) refuseByRead(ctx context.Context, batch []*call) []*call {
 			rest = append(rest, kept[i:]...)
 			break
 		}
+		ln.record(locked, c, &o.Decision)
 		refused = append(refused, verdict{c, o.Decision})
 	}
 	n.noteDemand(locked, refused)

@@ -29,7 +29,7 @@ func (a *api) receipt(d *allocation.Decision, at int64, upstream allocation.Upst
 	if a.config.Receipts == nil || d.Admitted() && upstream == "" {
 		return ""
 	}
-	r := allocation.NewReceipt(d, a.newName())
+	r := allocation.NewReceipt(d, a.nameOf(d))
 	r.At, r.Upstream, r.Node = at, upstream, a.config.Receipts.Node
 	if d.Reason == allocation.AdmissionIDMissing {
 		r.Admission = "" // one that was made here was never used
@@ -44,6 +44,10 @@ func (a *api) faultReceipt(f fault) string {
 		return ""
 	}
 	d := allocation.Decision{Reason: f.reason}
+	if f.noted != nil {
+		d.Op, d.Key, d.Action, d.Detail, d.Region = f.noted.Op, f.noted.Key, allocation.ActionRefused, f.detail, a.Catalogue().Region
+		a.note(*f.noted, &d)
+	}
 	return a.receipt(&d, a.config.Now().UnixMicro(), "")
 }
 
@@ -51,4 +55,12 @@ func setReceipt(h http.Header, receipt string) {
 	if receipt != "" {
 		h.Set(ReceiptHeader, receipt)
 	}
+}
+
+// nameOf is the name of an answer: that under which it is kept in full, if it is.
+func (a *api) nameOf(d *allocation.Decision) string {
+	if d.Record != nil {
+		return d.Record.Name
+	}
+	return a.newName()
 }
