@@ -1,7 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +32,7 @@ func testExplain(t *testing.T, s *stage.Stage) {
 	if _, err := admin.Do(t.Context(), api.Call{Method: http.MethodPost, Path: "/v1/budgets", Body: budget}, nil); err != nil {
 		t.Fatal(err)
 	}
-	receipt := ""
+	receipt, secrets := "", []string{s.AdminToken, s.Gateways[stage.Edge1]}
 	err = stage.Until(t.Context(), 20*time.Second, "a ceiling", func() (bool, error) {
 		status, header, body, err := node.Send(t.Context(), api.Call{
 			Method: http.MethodPost, Path: "/v1/admit", Body: map[string]any{"labels": map[string]string{"tenant": "explained"}, "admission_id": "explained-1"},
@@ -49,7 +53,8 @@ func testExplain(t *testing.T, s *stage.Stage) {
 			t.Errorf("explain does not say %q: %s", want, said)
 		}
 	}
-	for _, secret := range []string{s.AdminToken, s.Gateways[stage.Edge1]} {
+	said += testRecord(t, s, receipt, said)
+	for _, secret := range secrets {
 		if strings.Contains(said+receipt, secret) {
 			t.Error("a secret is told")
 		}
@@ -60,4 +65,72 @@ func testExplain(t *testing.T, s *stage.Stage) {
 	if _, err := admin.Do(t.Context(), api.Call{Method: http.MethodDelete, Path: "/v1/budgets/explained", Header: http.Header{"If-Match": {`"1"`}}}, nil); err != nil {
 		t.Error(err)
 	}
+}
+
+// testRecord finds the refusal that a receipt is of in the region's sample, by its decision's id, and decides it again:
+// through the commands, against a real node and its database. It returns all that they said.
+func testRecord(t *testing.T, s *stage.Stage, receipt, explained string) (all string) {
+	found := regexp.MustCompile(`decision   ([0-9a-f]{16}),`).FindStringSubmatch(explained)
+	if found == nil {
+		t.Fatalf("explain names no decision: %s", explained)
+	}
+	decision, ops := found[1], "operator-secret-0123456789"
+	file := filepath.Join(s.Dir, "us-east.gateways")
+	tokens, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append(tokens, "ops "+ops+" operator\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	node := []string{"--node", s.Regions["us-east"].Nodes[0].Address, "--node-token", ops}
+	ask := func(want int, args ...string) string {
+		status, said := inProcess(append(args, node...)...)
+		if all += said; status != want {
+			t.Fatalf("%v ended with %d, not %d: %s", args, status, want, said)
+		}
+		return said
+	}
+	err = stage.Until(t.Context(), 30*time.Second, "the record", func() (bool, error) {
+		status, said := inProcess(append([]string{"explain", decision}, node...)...)
+		all += said
+		return status == 0 && strings.Contains(said, "replay     same") && strings.Contains(said, "recorded. refused: ceiling_reached") && strings.Contains(said, "admission id explained-1"), nil
+	})
+	if err != nil {
+		t.Fatalf("%v: %s", err, all)
+	}
+	if said := ask(0, "explain", receipt, "--replay", "--coordinator", s.Coordinators[0].Address, "--token", s.AdminToken); !strings.Contains(said, "genuine") || !strings.Contains(said, "replay     same") {
+		t.Errorf("a receipt's record: %s", said)
+	}
+	list := ask(0, "refusals", "find", "--tenant", "explained", "--reason", "ceiling_reached", "--since", "1h", "--json")
+	if !strings.Contains(list, decision) || !strings.Contains(list, `"limit": 0`) {
+		t.Errorf("find: %s", list)
+	}
+	kept := filepath.Join(t.TempDir(), "records.json")
+	for text, status := range map[string]int{list: 0, strings.ReplaceAll(list, `"limit": 0`, `"limit": 7`): 3} {
+		if err := os.WriteFile(kept, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		said := ask(status, "refusals", "replay", kept, "--json")
+		var answers []struct{ Replay string }
+		if err := json.Unmarshal([]byte(said), &answers); err != nil || len(answers) == 0 || (answers[0].Replay == "same") != (status == 0) {
+			t.Errorf("replay: %s, %v", said, err)
+		}
+	}
+	if said := ask(0, "refusals", "counts", "--by", "tenant,reason", "--every", "1h"); !strings.Contains(said, "explained") || !strings.Contains(said, "ceiling_reached") {
+		t.Errorf("counts: %s", said)
+	}
+	if said := ask(0, "refusals", "keep", "explained", "--for", "1h", "--by", "kim"); !strings.Contains(said, "kim (token ops)") {
+		t.Errorf("keep: %s", said)
+	}
+	ask(2, "refusals", "keep", "explained")
+	ask(2, "refusals", "counts", "--every", "90s")
+	ask(1, "explain", strings.Repeat("0", 16))
+	if status, said := inProcess("refusals", "find", "--node", s.Regions["us-east"].Nodes[0].Address, "--node-token", s.Gateways[stage.Edge1]); status == 0 || !strings.Contains(said, "operator") {
+		t.Errorf("a gateway's token lists refusals: %d %s", status, said)
+	}
+	if strings.Contains(all, ops) {
+		t.Error("the operator's token is told")
+	}
+	return all
 }

@@ -17,14 +17,18 @@ import (
 )
 
 func (a *App) explainCommand() *cobra.Command {
+	var again bool
 	c := &cobra.Command{
-		Use: "explain RECEIPT", Short: "Explain a refusal by its receipt, also one from long ago", Args: exactly("RECEIPT"),
+		Use: "explain RECEIPT | DECISION", Short: "Explain a refusal by its receipt, also one from long ago, or by its record", Args: exactly("RECEIPT"),
 		Long: `Check the receipt that came with a refusal, and say what it was, whose boundary it met, what to do and what
-not to do, and how the budget stands now. Nothing of the refusal was stored: the receipt says it, and the coordinator
+not to do, and how the budget stands now. Nothing of the refusal need be stored: the receipt says it, and the coordinator
 checks its signature. - reads it from standard input. The status is 3 if the receipt is not genuine.
 
+With a decision's id (16 hexadecimal digits) it asks a node of the region for the record, if it was kept in full, and
+decides it again from its evidence: "same", or the difference and status 3. --replay does so for a receipt, too.
+
 The receipt is in the header Tranche-Receipt of the refusal, and in its body as receipt.`,
-		Example: "  tranche explain tr1.…\n  tranche explain - < receipt.txt",
+		Example: "  tranche explain tr1.…\n  tranche explain - < receipt.txt\n  tranche explain 5f0c7e3b9a1d2c44",
 		RunE: func(c *cobra.Command, args []string) error {
 			receipt := args[0]
 			if receipt == "-" {
@@ -33,6 +37,12 @@ The receipt is in the header Tranche-Receipt of the refusal, and in its body as 
 					return fmt.Errorf("read the receipt: %w", err)
 				}
 				receipt = strings.TrimSpace(string(text))
+			}
+			if isDecision(receipt) {
+				return a.explainRecord(c, receipt)
+			}
+			if again && a.json {
+				return usagef("--replay with --json is two documents: give the decision's id in place of the receipt")
 			}
 			client, _, err := a.coordinator(c)
 			if err != nil {
@@ -51,10 +61,15 @@ The receipt is in the header Tranche-Receipt of the refusal, and in its body as 
 			if err == nil && answer.Verdict != coordinator.VerdictGenuine {
 				err = errNotWell
 			}
+			if err == nil && again {
+				return a.explainRecord(c, answer.Receipt.Decision)
+			}
 			return err
 		},
 	}
+	c.Flags().BoolVar(&again, "replay", false, "find the record of the receipt's decision, too, and decide it again")
 	a.withCoordinator(c)
+	a.withNode(c)
 	a.withJSON(c)
 	return c
 }

@@ -49,6 +49,7 @@ type nodeOptions struct {
 	envoy                envoyOptions
 	forward              forwardOptions
 	memory               memoryOptions
+	refusals             refusalOptions
 	log                  logOptions
 }
 
@@ -88,6 +89,7 @@ When the coordinator cannot be reached the region goes on with the shares that i
 	o.envoy.flags(f)
 	o.forward.flags(f)
 	o.memory.flags(f)
+	o.refusals.flags(f)
 	o.log.flags(f)
 	return c
 }
@@ -116,6 +118,9 @@ func (o *nodeOptions) check() error {
 		return usagef("--sync-every %s: use 50ms to 1m", o.syncEvery)
 	case o.retention < time.Minute:
 		return usagef("--retention %s: use at least 1m; a retry after it is charged again", o.retention)
+	}
+	if err := o.refusals.check(); err != nil {
+		return err
 	}
 	return o.memory.check()
 }
@@ -194,7 +199,7 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 	config := regional.Config{
 		Region: o.region, Name: o.nodeName(listener.Addr()), URL: o.url(listener.Addr()), Version: Version(), Shadow: o.shadow, Deployment: deployment,
 		Coordinator: coordinator, SyncEvery: o.syncEvery, Retention: allocation.Duration(o.retention / time.Second), Lanes: o.lanes,
-		Log: log, Metrics: metrics, Memory: o.memory.open(),
+		Log: log, Metrics: metrics, Memory: o.memory.open(), Sampling: o.refusals.sampling,
 	}
 	live := regional.NewLiveTokens(gateways)
 	door := regional.HTTPConfig{
