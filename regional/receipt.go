@@ -45,8 +45,11 @@ func (a *api) faultReceipt(f fault) string {
 	}
 	d := allocation.Decision{Reason: f.reason}
 	if f.noted != nil {
-		d.Op, d.Key, d.Action, d.Detail, d.Region = f.noted.Op, f.noted.Key, allocation.ActionRefused, f.detail, a.Catalogue().Region
-		a.note(*f.noted, &d)
+		noted := allocation.Decision{
+			Reason: f.reason, Action: allocation.ActionRefused, Op: f.noted.Op, Key: f.noted.Key, Region: a.Catalogue().Region, Detail: f.detail,
+		}
+		a.note(*f.noted, &noted)
+		d.Record = noted.Record // the receipt says no more than the answer
 	}
 	return a.receipt(&d, a.config.Now().UnixMicro(), "")
 }
