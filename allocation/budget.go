@@ -91,6 +91,9 @@ type Budget struct {
 	WaitForShare Duration `json:"wait_for_share,omitempty" yaml:"wait_for_share,omitempty"`
 	// Ladder is what happens, by priority, as the budget is used up; nil: nothing before it is used up.
 	Ladder *Ladder `json:"ladder,omitempty" yaml:"ladder,omitempty"`
+	// Synthetic says that nobody's real requests are charged to it: its tenant is one for drills, which spend it and change its
+	// limit. Only with a tenant in Match.
+	Synthetic bool `json:"synthetic,omitempty" yaml:"synthetic,omitempty"`
 	// Enforcement is "enforce", "shadow" or "meter".
 	Enforcement string `json:"enforcement,omitempty" yaml:"enforcement,omitempty"`
 	// EnforceFor are requests for which it is enforced all the same; only with shadow or meter.

@@ -146,6 +146,7 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 		"missing_label": r.text(&b.MissingLabel),
 		"instead_of":    r.text(&b.InsteadOf),
 		"counted":       r.text(&b.Counted),
+		"synthetic":     r.truth(&b.Synthetic),
 		"allocation": r.object(map[string]readField{
 			"policy": r.text(&b.Allocation.Policy),
 			"weights": r.entries(func(key string) readField {

@@ -18,7 +18,7 @@ const budgetJSON = `{
 	"runs_alone_for": "3d", "max_instances": 1000, "admission_id": "generated", "on_lapse": "release",
 	"longest_reservation": "90s", "on_exhausted": 402, "max_evidence_age": "1m30s", "on_stale_evidence": "admit", "wait_for_share": "2s",
 	"protected": 7, "ladder": {"interactive": {"degrade_at": 80, "route": "small"}, "batch": {"defer_at": 70, "refuse_at": 90, "retry_after": "1m"}},
-	"enforcement": "shadow", "enforce_for": {"percent": 5, "match": {"plan": "free"}}, "enforcement_until": "2026-12-01T00:00:00Z"}`
+	"synthetic": true, "enforcement": "shadow", "enforce_for": {"percent": 5, "match": {"plan": "free"}}, "enforcement_until": "2026-12-01T00:00:00Z"}`
 
 // Every field must arrive: one that is silently dropped is a rule that is not enforced.
 func TestParseBudgetReadsEveryField(t *testing.T) {
@@ -31,7 +31,7 @@ func TestParseBudgetReadsEveryField(t *testing.T) {
 		RunsAloneFor: 3 * Day, MaxInstances: 1000, AdmissionID: AdmissionIDGenerated, OnLapse: OnLapseRelease,
 		LongestReservation: 90, OnExhausted: 402, MaxEvidenceAge: 90, OnStaleEvidence: OnStaleAdmit, WaitForShare: 2,
 		Protected: 7, Ladder: &Ladder{Interactive: &Rungs{DegradeAt: 80, Route: "small"}, Batch: &Rungs{DeferAt: 70, RefuseAt: 90, RetryAfter: Minute}},
-		Enforcement: Shadow, EnforceFor: &EnforceFor{Percent: 5, Match: map[string]string{"plan": "free"}}, EnforcementUntil: 1_796_083_200,
+		Synthetic: true, Enforcement: Shadow, EnforceFor: &EnforceFor{Percent: 5, Match: map[string]string{"plan": "free"}}, EnforcementUntil: 1_796_083_200,
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("read %+v, %v; want %+v", got, err, want)

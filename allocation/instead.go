@@ -91,6 +91,9 @@ func (b *Budget) checkCounted(found *Problems) {
 		found.add("counted", "is \""+b.Counted+"\", and by its name the limit is "+b.CountedBy(),
 			"write "+b.CountedBy()+", change the {label} parts of the name, or leave it out")
 	}
+	if b.Synthetic && b.Match[tenantLabel] == "" {
+		found.add("synthetic", "needs a tenant: a drill spends what its tenant's budgets hold, and nobody else's", "name the tenant for drills in match")
+	}
 	if b.InsteadOf == "" {
 		return
 	}

@@ -126,3 +126,21 @@ func TestCounted(t *testing.T) {
 		}
 	}
 }
+
+// A drill spends what is marked. If this fails, a mark on a budget that everybody shares lets one exhaust it.
+func TestSynthetic(t *testing.T) {
+	b := testBudget("drill/exports", "requests", 100)
+	for _, c := range []struct {
+		match map[string]string
+		fits  bool
+	}{{nil, false}, {map[string]string{"capability": "export"}, false}, {map[string]string{"tenant": "drill"}, true}} {
+		b.Synthetic, b.Match = true, c.match
+		if err := b.Validate(); (err == nil) != c.fits || err != nil && !strings.Contains(err.Error(), "synthetic: needs a tenant") {
+			t.Errorf("%v: %v", c.match, err)
+		}
+	}
+	parsed, err := ParseBudget([]byte(`{"budget":"drill/exports","unit":"requests","limit":1,"window":{"every":"1m"},"match":{"tenant":"drill"},"synthetic":true,"allocation":{"policy":"demand"}}`))
+	if err != nil || !parsed.Synthetic {
+		t.Errorf("%+v %v", parsed, err)
+	}
+}

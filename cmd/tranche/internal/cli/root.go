@@ -43,7 +43,7 @@ func (a *App) root() *cobra.Command {
 		&cobra.Group{ID: groupBudgets, Title: "Budgets:"},
 		&cobra.Group{ID: groupOperate, Title: "Operate:"},
 	)
-	a.add(root, groupTry, a.demoCommand(), a.checkCommand(), a.simulateCommand(), a.benchCommand())
+	a.add(root, groupTry, a.demoCommand(), a.checkCommand(), a.simulateCommand(), a.benchCommand(), a.drillCommand())
 	a.add(root, groupRun, a.coordinatorCommand(), a.nodeCommand())
 	a.add(root, groupBudgets, a.budgetsCommand(), a.rebalanceCommand(), a.routesCommand(), a.strandedCommand(), a.whatIfCommand(), a.verifyCommand())
 	a.add(root, groupOperate, a.statusCommand(), a.regionsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand(), a.gatewayConfigCommand())
