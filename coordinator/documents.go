@@ -67,6 +67,9 @@ type RegionDocument struct {
 	Contradiction *Contradiction    `json:"contradiction,omitempty"` // the owner or etcd lost history, or another database calls; nil: none known
 	Contradicted  []Contradicted    `json:"contradicted,omitempty"`  // callers that were refused lately, at most maxContradicted
 	Handover      *Handover         `json:"handover,omitempty"`      // to another database, that is under way
+	// Left are the homes that were handed over for good, the last maxLeft of them: a call from there is late, and does not
+	// make it the home again.
+	Left []allocation.Home `json:"left,omitempty"`
 	// Removed: there is no such region any more. The document stays, so that an old database which calls after the name was
 	// registered again is known as a former one.
 	Removed *Removal `json:"removed,omitempty"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"tranche/allocation"
@@ -24,6 +25,9 @@ const (
 	HandoverEnd   = "end"   // called off: the owner has resumed
 	HandoverMove  = "move"  // the owner never admits again, and its copy, which lacks nothing, is the home from now on
 )
+
+// maxLeft is how many homes that were handed over are remembered. A call is not late for longer than a few handovers take.
+const maxLeft = 8
 
 // HandoverRequest is one step; each may be repeated. A move needs the rest: what was read of the copy.
 type HandoverRequest struct {
@@ -131,9 +135,17 @@ func moveHandover(r *region, q HandoverRequest) (RegionDocument, error) {
 			return d, refused("", "the copy does not hold the mark %d of writer %s, which the region stated before: it lacks commits", lost[0].Count, lost[0].Writer)
 		}
 	}
+	d.Left = append(slices.DeleteFunc(slices.Clone(d.Left), func(h allocation.Home) bool { return h == q.To }), d.Home)
+	d.Left = d.Left[max(0, len(d.Left)-maxLeft):]
 	d, _ = d.with(d.residence().MoveTo(q.To)).clear()
 	d.Handover = nil
 	return d, nil
+}
+
+// lateFromLeft says whether a call that would make its database the home comes from one that was handed over. It admits
+// nothing ever again, so the call was made before, and is late: the new one may not have called yet.
+func (d RegionDocument) lateFromLeft(claim allocation.Claim, call allocation.SyncCall) bool {
+	return claim == allocation.ClaimMove && slices.Contains(d.Left, call.Home)
 }
 
 func (h *Handover) text(region string) string {

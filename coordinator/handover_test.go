@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"testing"
+	"time"
 
 	"tranche/allocation"
 	"tranche/coordinator"
@@ -68,6 +69,15 @@ func TestHandover(t *testing.T) {
 	east.home = old
 	if a := east.sync(r); a.Refusal == "" {
 		t.Error("the old one is served")
+	}
+	// Nor once the new one is silent: that call was made before, and is late.
+	w.clock.move(3 * time.Minute)
+	if a, err := r.Sync(t.Context(), east.call()); err == nil && a.Refusal == "" {
+		t.Error("a late call makes the old database the home again")
+	}
+	east.home = to
+	if a := east.sync(r); a.Refusal != "" || a.Incarnation != before {
+		t.Errorf("after that the new owner is answered %+v", a)
 	}
 	for act, want := range map[string]int{"region.handover-begin": 2, "region.handover-end": 1, "region.handover-move": 1} {
 		if n := len(w.acts(r, act)); n != want {

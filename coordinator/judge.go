@@ -100,6 +100,10 @@ func (s *Service) judge(r *region, call allocation.SyncCall) verdict {
 func (s *Service) judgeClaim(r *region, call allocation.SyncCall) verdict {
 	d := r.doc.value
 	v := verdict{claim: s.claimOf(r, call)}
+	if d.lateFromLeft(v.claim, call) {
+		v.err = refused("call again", "this database of region %s was handed over to %s for good", r.name, homeText(d.Home))
+		return v
+	}
 	switch v.claim {
 	case allocation.ClaimNew:
 		if call.Incarnation == "" && d.Confirmed && call.Home == d.Home && (r.contact.Incarnation != d.Incarnation || len(r.contact.Marks) == 0) {

@@ -122,7 +122,7 @@ func (s *Service) move(ctx context.Context, from string, call allocation.SyncCal
 		if r == nil || r.doc == nil {
 			return Change{}, notFound("region", call.Region)
 		}
-		if v := s.judge(r, call); v.refusal != "" || v.claim != allocation.ClaimMove {
+		if v := s.judge(r, call); v.refusal != "" || v.err != nil || v.claim != allocation.ClaimMove {
 			return Change{}, nil
 		}
 		next := r.doc.value.with(r.doc.value.residence().MoveTo(call.Home)).settledWith(call.Home)

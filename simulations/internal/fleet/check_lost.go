@@ -226,6 +226,14 @@ func (c *checks) copied(r *region, copy *ownertwin.Database) {
 	c.copies[r.name] = append(c.copies[r.name], r.db, copy)
 }
 
+// handed notes that a database was handed over: its copy, which lacks nothing, is the region's from here on.
+func (c *checks) handed(r *region, copy *ownertwin.Database) {
+	if r.db != copy {
+		r.left = append(r.left, r.db)
+		r.db = copy
+	}
+}
+
 // moved notes that all nodes of a region work on a copy from here on: what only the other one holds is lost to them.
 func (c *checks) moved(r *region, copy *ownertwin.Database) {
 	r.db = copy

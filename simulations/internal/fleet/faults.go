@@ -138,11 +138,7 @@ func (x *faults) begin() {
 	f := x.fleet
 	x.begun = true
 	for _, pair := range x.pairs() {
-		l := f.net.Link(pair[0].Name(), pair[1].Name())
-		spoil := func(c *network.Conditions) {
-			c.Lose, c.Repeat, c.Late, c.LateMost = x.random.Float64()*x.plan.lose, x.random.Float64()*x.plan.repeat, x.random.Float64()*x.plan.late, x.plan.lateMost
-		}
-		spoil(l)
+		x.worsen(f.net.Link(pair[0].Name(), pair[1].Name()), x.random)
 	}
 	f.etcd.WatchLag, f.etcd.LeaderLag = x.plan.watchLag, x.plan.leaderLag
 	if x.plan.drift > 0 {
@@ -155,6 +151,11 @@ func (x *faults) begin() {
 			r.db.SetReplica(true, false)
 		}
 	}
+}
+
+// worsen sets what is wrong with a link all the time.
+func (x *faults) worsen(c *network.Conditions, r *rand.Rand) {
+	c.Lose, c.Repeat, c.Late, c.LateMost = r.Float64()*x.plan.lose, r.Float64()*x.plan.repeat, r.Float64()*x.plan.late, x.plan.lateMost
 }
 
 func (x *faults) clocks() (all []*world.Clock) {
@@ -195,6 +196,12 @@ func (x *faults) heal() {
 	for _, c := range f.replicas {
 		c.process.Resume()
 		c.setZones(0)
+	}
+	for _, r := range f.regions {
+		for _, db := range r.left {
+			db.Server().Resume()
+			db.Start()
+		}
 	}
 	for _, c := range f.clients {
 		c.process.Resume()

@@ -92,6 +92,7 @@ type fleet struct {
 	check    *checks
 	faults   *faults
 	keys     *keyring // nil: there are none
+	moves    *handovers
 
 	admin     string // the first admin token
 	quiet     bool   // clients stop
@@ -119,7 +120,8 @@ type region struct {
 	regionPlan
 	fleet      *fleet
 	db         *ownertwin.Database
-	endpoint   *ownertwin.Endpoint
+	left       []*ownertwin.Database // that it was handed over from
+	endpoint   *ownertwin.Endpoint   // where nodes that start connect to
 	nodes      []*node
 	deployment string
 	started    bool
@@ -154,6 +156,7 @@ func newFleet(o Options) *fleet {
 	}
 	w := world.New(world.Options{Seed: o.Seed, Trace: o.Trace, Ring: max(o.Lines, 512), Switches: o.Switches})
 	p := newPlan(w.Random("plan"), w.Random("plan-more"), w.Now())
+	p.drawHandovers(w.Random("plan-handovers"))
 	o.Focus.narrow(p)
 	return assemble(o, w, p)
 }
@@ -175,6 +178,7 @@ func assemble(o Options, w *world.World, p *plan) *fleet {
 	f.operator = newOperator(f)
 	f.faults = newFaults(f)
 	f.keys = newKeyring(f)
+	f.moves = newHandovers(f)
 	return f
 }
 
@@ -343,6 +347,9 @@ func (f *fleet) script() {
 	f.w.Go("operator", f.operator.run)
 	if f.keys != nil {
 		f.w.Go("keys", f.keys.run)
+	}
+	if f.moves != nil {
+		f.w.Go("handovers", f.moves.run)
 	}
 	out.Sleep(ctx, f.o.For)
 	f.faults.heal()

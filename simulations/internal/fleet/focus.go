@@ -29,6 +29,7 @@ type Focus struct {
 	Clients      int // of each region
 	Think        time.Duration
 	Operate      time.Duration // below 0: the operator changes nothing
+	Handovers    time.Duration // below 0: there are none
 	Retention    allocation.Duration
 	Grace        allocation.Duration
 	Limit        int64 // of each budget, at most
@@ -53,6 +54,9 @@ func (x *Focus) narrow(p *plan) {
 	set(&p.closeGrace, x.Grace)
 	if set(&p.operate, x.Operate); x.Operate < 0 {
 		p.operate = 0
+	}
+	if set(&p.handovers, x.Handovers); x.Handovers < 0 {
+		p.handovers = 0
 	}
 	for i := range p.regions {
 		set(&p.regions[i].nodes, x.Nodes)

@@ -125,6 +125,7 @@ func (f *fleet) missing() (list []string) {
 	}
 	f.missingOfBudgets(now, say)
 	f.keys.missing(say)
+	f.moves.missing(say)
 	for _, ref := range f.check.openLedgers() {
 		f.missingOfLedger(ref, now, say)
 	}

@@ -124,7 +124,7 @@ func restoreBy(restore func(db *ownertwin.Database, b ownertwin.Backup)) func(x 
 			if drawn == nil {
 				restore(db, b)
 				x.restarts()
-			} else if drawn.ready() && !x.over {
+			} else if drawn.ready() && !x.over && drawn.db == db {
 				x.spare(drawn)
 				restore(db, b)
 			}

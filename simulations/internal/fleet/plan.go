@@ -16,6 +16,7 @@ type plan struct {
 	clients      int           // in each region
 	think        time.Duration // a client's longest pause between two requests
 	operate      time.Duration // the operator's longest pause; 0: nothing is changed
+	handovers    time.Duration // the longest pause between two; 0: there are none
 	closeGrace   allocation.Duration
 	retention    allocation.Duration
 	keepClosings time.Duration
@@ -165,6 +166,9 @@ func (p *plan) String() string {
 		if r.late {
 			nodes += "(late)"
 		}
+	}
+	if p.handovers > 0 {
+		nodes += " (handed over)"
 	}
 	return fmt.Sprintf("%d coordinators, regions%s, %d budgets, %s", p.coordinators, nodes, len(p.budgets), p.faults.String())
 }
