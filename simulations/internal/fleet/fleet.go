@@ -27,6 +27,8 @@ type Seams struct {
 	Sync        func(replica string, serve Sync) Sync // how a replica hears calls, as they arrive
 	Breaks      ownertwin.Breaks                      // rules that every database leaves out
 
+	Uncompared bool // a handover's copy takes over without being compared
+
 	Door func(process string, requests []allocation.Request) []allocation.Request // how a node takes requests
 }
 

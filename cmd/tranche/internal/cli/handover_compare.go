@@ -49,6 +49,9 @@ func (m *mover) compare(ctx context.Context, old *postgres.Store) (theirs postgr
 	if err == nil {
 		theirs, err = store.Contents(ctx)
 	}
+	if err == nil && ours.Handover.To == home && theirs.Handover.ID == "" {
+		return theirs, nil, nil // it has gone on already: the coordinator had recorded it, and etcd lost that
+	}
 	return theirs, differences(ours, theirs), err
 }
 
