@@ -8,7 +8,9 @@ import "slices"
 // whose connection broke, under which alone a database can go back, waits too, until everybody's last commit is known to
 // be there.
 //
-//	a node          Starting until the coordinator answered a call of it: the owner still holds every mark ever stated
+//	a node          Starting until the coordinator answered a call of it: the owner still holds every mark ever stated,
+//	                               and every other writer that is alive has gone on, or was waited for: what it has
+//	                               committed since, the coordinator was not told
 //	                         or until it saw another writer commit that is vouched for
 //	                         or, if it has memory, until every other writer has gone on from its own mark (WentOn)
 //	a coordinator   freezes until every region has stated under the new history (Standing.Contradict)

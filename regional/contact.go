@@ -82,6 +82,10 @@ func (k *keeper) turn(ctx context.Context, mine bool) {
 		n.cfg.Runtime.Sleep(ctx, k.backoff/2+n.cfg.Runtime.Jitter(k.backoff))
 	case again:
 		k.backoff = 0
+	case n.voucher.waiting(): // they may wait for us, too
+		k.backoff = 0
+		n.kick()
+		n.cfg.Runtime.Sleep(ctx, othersEvery)
 	default:
 		k.backoff = 0
 		n.cfg.Runtime.Sleep(ctx, syncAtLeast)
@@ -143,8 +147,10 @@ func (k *keeper) sync(ctx context.Context) (again bool, err error) {
 			return false, k.broken(ctx, err)
 		}
 	}
-	if unvouched && call.Home == look.Home && answer.Vouches(call, own) {
-		n.vouch(look.Lineage, look.Home, "the coordinator says so")
+	if unvouched && call.Home == look.Home && answer.Vouches(call, own) && n.shows(call) {
+		if n.voucher.told(look.Lineage, n.now()) {
+			n.vouch(look.Lineage, look.Home, "the coordinator says so")
+		}
 	}
 	n.synced.answered(answer)
 	n.reload(ctx)

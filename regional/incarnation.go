@@ -40,6 +40,8 @@ func (n *Node) closedDetail(r allocation.Reason) string {
 		return "the coordinator does not take the region's database for the one that counts yet"
 	case owner.Incarnation == "":
 		return "the region has no incarnation yet: it waits for the coordinator" + contact
+	case n.voucher.waiting():
+		return "the coordinator vouches for the region's database: the node waits a moment for the region's other nodes, which may know of more"
 	}
 	return "it is not known yet that the region's database holds all that was committed: the node waits for the coordinator" + contact
 }

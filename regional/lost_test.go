@@ -197,13 +197,19 @@ func withDatabase(t *testing.T, url, name string) string {
 // startNode is node with a memory, and a stop that may come before the test's end.
 func startNode(t *testing.T, c regional.Coordinator, name, url string, memory regional.Memory) (*regional.Node, func()) {
 	t.Helper()
+	return startNodeOver(t, c, name, url, memory, func(o regional.Owner) regional.Owner { return o })
+}
+
+// startNodeOver is startNode with something between the node and its owner.
+func startNodeOver(t *testing.T, c regional.Coordinator, name, url string, memory regional.Memory, between func(regional.Owner) regional.Owner) (*regional.Node, func()) {
+	t.Helper()
 	store, err := postgres.Open(t.Context(), postgres.Config{URL: url, Region: "eu"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := regional.NewNode(regional.Config{
 		Region: "eu", Name: name, Deployment: testDeployment, Coordinator: c, SyncEvery: 50 * time.Millisecond, Memory: memory,
-	}, store)
+	}, between(store))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()

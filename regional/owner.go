@@ -171,6 +171,7 @@ type Look struct {
 // WriterMark is a mark, and what its writer said with it.
 type WriterMark struct {
 	allocation.Mark
+	Name    string // as it was registered by
 	Ended   bool
 	Vouched bool // its last transaction was that of a writer that is vouched for, in the lineage of then
 }

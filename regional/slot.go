@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"tranche/allocation"
@@ -99,7 +100,7 @@ func (s *slot) look(ctx context.Context) (Look, error) {
 		return Look{}, err
 	}
 	n.voucher.see(l.Lineage)
-	if n.voucher.consider(s.index, len(n.slots), n.ownWriters(), l) {
+	if n.voucher.consider(n.now(), s.index, len(n.slots), n.ownWriters(), l) {
 		n.vouch(l.Lineage, l.Home, "others that write to the database go on")
 	}
 	return l, nil
@@ -116,6 +117,15 @@ func (n *Node) ownWriters() []string {
 		}
 	}
 	return ids
+}
+
+// shows says whether a call shows all of this process's writers: what one that is not among them wrote, the coordinator was
+// not asked for, and the other nodes would not know to wait for it.
+func (n *Node) shows(call allocation.SyncCall) bool {
+	own := n.ownWriters()
+	return len(own) == len(n.slots) && !slices.ContainsFunc(own, func(id string) bool {
+		return !slices.ContainsFunc(call.Marks, func(m allocation.Mark) bool { return m.Writer == id })
+	})
 }
 
 // vouch lets the node admit in a lineage, and its marks say so.

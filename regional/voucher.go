@@ -3,6 +3,7 @@ package regional
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"tranche/allocation"
 )
@@ -11,10 +12,14 @@ import (
 // incarnation. It is given for one lineage of the database, and every batch reads the lineage in its own transaction, so
 // a database that may have gone back behind our back ends it by itself:
 //
-//	starting ──the coordinator answered a call that showed a mark of ours (SyncAnswer.Vouches)──▶ vouched, in that lineage
-//	    ▲      ──another writer that is vouched for has committed since we look──────────────────▶     │
-//	    │      ──we have memory, and all others went on since we look (allocation.WentOn)────────▶     │
-//	    └──────────────── the lineage is another ◀─────────────────────────────────────────────────────┘
+//	starting ──the coordinator answered a call that showed our marks (SyncAnswer.Vouches), and───▶ vouched, in that lineage
+//	    │      all others went on since we look, or were waited for (othersWithin)                     ▲
+//	    ├──────another writer that is vouched for has committed since we look──────────────────────────┤
+//	    ├──────we have memory, and all others went on since we look (allocation.WentOn)────────────────┘
+//	    └◀──── the lineage is another
+//
+// The coordinator alone is not enough. It was told of each mark a second ago or so: what another node has committed since,
+// only that node knows, and it may not have found its connections broken yet.
 //
 // A network that breaks changes no lineage. With memory means: this process was vouched for before, or its marks were kept
 // from a clean stop, and all of them are still there. Others' going on counts only in the same home: in another one the
@@ -26,9 +31,21 @@ type voucher struct {
 	lineage  string          // as last seen
 	lossy    int             // slots that found their marks gone and have not recorded it yet
 	lookedIn string          // the lineage that the following is of
+	lookedAt time.Time       // when we first looked
 	seen     []WriterMark    // of others, when we first looked
 	looked   map[int]bool    // our slots that found their marks in place
+	silent   []string        // names of others' slots that were not ended when we first looked, and have not gone on since
+	said     string          // the lineage in which the coordinator answered that its marks are there
 }
+
+// Bounds of waiting for the other nodes of the region once the coordinator has answered.
+const (
+	// othersWithin is how long they are waited for. A node that is alive writes within it: it commits once a second at the
+	// latest (watch), a first try over a connection that broke may take beginWithin, and the next one follows a second later.
+	// One that is dead, or cut off from the database, never does: what it alone knew to be committed is lost.
+	othersWithin = 3 * time.Second
+	othersEvery  = 100 * time.Millisecond // between two looks at them
+)
 
 // holds says whether a transaction in this lineage may decide admissions.
 func (v *voucher) holds(lineage string) bool {
@@ -73,7 +90,7 @@ func (v *voucher) give(lineage string, home allocation.Home) bool {
 	if v.lossy > 0 || lineage == "" || v.vouched == lineage {
 		return false
 	}
-	v.vouched, v.home = lineage, home
+	v.vouched, v.home, v.said = lineage, home, ""
 	return true
 }
 
@@ -81,7 +98,7 @@ func (v *voucher) give(lineage string, home allocation.Home) bool {
 func (v *voucher) lose() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.vouched, v.home, v.lookedIn = "", allocation.Home{}, ""
+	v.vouched, v.home, v.lookedIn, v.said = "", allocation.Home{}, "", ""
 	v.lossy++
 }
 
@@ -91,18 +108,38 @@ func (v *voucher) recorded() {
 	v.lossy--
 }
 
-// consider takes what one of our slots saw when it found its mark in place. It says whether that is enough to vouch.
-func (v *voucher) consider(slot, slots int, own []string, l Look) bool {
+// told notes that the coordinator vouches for the node in a lineage. It says whether that is enough.
+func (v *voucher) told(lineage string, now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	now := l.others(own)
+	v.said = lineage
+	return v.othersKnown(now)
+}
+
+// waiting says whether the node would be vouched for, if the others had gone on.
+func (v *voucher) waiting() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.said != "" && v.said == v.lineage && v.vouched != v.lineage
+}
+
+// othersKnown says whether the coordinator's word is enough: all others went on, or were waited for.
+func (v *voucher) othersKnown(now time.Time) bool {
+	return v.said != "" && v.said == v.lookedIn && (len(v.silent) == 0 || now.Sub(v.lookedAt) >= othersWithin)
+}
+
+// consider takes what one of our slots saw when it found its mark in place. It says whether that is enough to vouch.
+func (v *voucher) consider(now time.Time, slot, slots int, own []string, l Look) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	others := l.others(own)
 	if v.lookedIn != l.Lineage {
-		v.lookedIn, v.looked, v.seen = l.Lineage, map[int]bool{}, now
+		v.lookedIn, v.lookedAt, v.looked, v.seen, v.silent = l.Lineage, now, map[int]bool{}, others, l.toWaitFor(own)
 	}
 	v.looked[slot] = true
-	for _, m := range now {
-		before := slices.IndexFunc(v.seen, func(o WriterMark) bool { return o.Writer == m.Writer })
-		if m.Vouched && (before < 0 || m.Count > v.seen[before].Count) {
+	v.silent = slices.DeleteFunc(v.silent, func(name string) bool { return slices.ContainsFunc(others, v.spoke(name)) })
+	for _, m := range others {
+		if m.Vouched && v.spoke(m.Name)(m) {
 			return true
 		}
 	}
@@ -112,10 +149,18 @@ func (v *voucher) consider(slot, slots int, own []string, l Look) bool {
 			waited = append(waited, m.Mark)
 		}
 	}
-	for _, m := range now {
+	for _, m := range others {
 		marks = append(marks, m.Mark)
 	}
-	return v.remembers(l, slots) && allocation.WentOn(waited, marks, "")
+	return v.remembers(l, slots) && allocation.WentOn(waited, marks, "") || v.othersKnown(now)
+}
+
+// spoke says of a mark whether a slot of that name has left it since we first looked.
+func (v *voucher) spoke(name string) func(WriterMark) bool {
+	return func(m WriterMark) bool {
+		before := slices.IndexFunc(v.seen, func(o WriterMark) bool { return o.Writer == m.Writer })
+		return m.Name == name && (before < 0 || m.Count > v.seen[before].Count)
+	}
 }
 
 // remembers says whether this process has memory in this home, and all of it was found in place.
@@ -126,4 +171,21 @@ func (v *voucher) remembers(l Look, slots int) bool {
 // others are the marks that are not ours.
 func (l Look) others(own []string) []WriterMark {
 	return slices.DeleteFunc(slices.Clone(l.Marks), func(m WriterMark) bool { return slices.Contains(own, m.Writer) })
+}
+
+// toWaitFor are the names of others' slots that somebody may still be. A process that was killed never ends its writers,
+// but the next one of its name takes its place; one of our own name is gone.
+func (l Look) toWaitFor(own []string) (names []string) {
+	var ours []string
+	for _, m := range l.Marks {
+		if slices.Contains(own, m.Writer) {
+			ours = append(ours, m.Name)
+		}
+	}
+	for _, m := range l.others(own) {
+		if !m.Ended && !slices.Contains(ours, m.Name) && !slices.Contains(names, m.Name) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }

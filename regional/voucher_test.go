@@ -2,6 +2,7 @@ package regional
 
 import (
 	"testing"
+	"time"
 
 	"tranche/allocation"
 )
@@ -52,12 +53,73 @@ func TestConsider(t *testing.T) {
 			for _, l := range c.looks {
 				l.Marks = append(l.Marks, left("own", 7))
 				v.see(l.Lineage)
-				got = v.consider(0, 1, []string{"own"}, l)
+				got = v.consider(time.Time{}, 0, 1, []string{"own"}, l)
 			}
 			if got != c.want {
 				t.Errorf("vouched: %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+func (m WriterMark) called(name string) WriterMark {
+	m.Name = name
+	return m
+}
+
+// Each row is a way in which a node could rest on a coordinator that was not told of everything yet, or wait for somebody
+// who is gone.
+func TestTheCoordinatorsWord(t *testing.T) {
+	other := left("x", 3).called("n2/lane-0")
+	for name, c := range map[string]struct {
+		looks []Look
+		after time.Duration // the last look
+		want  bool
+	}{
+		"alone":                                   {[]Look{saw("b")}, 0, true},
+		"the other has not gone on":               {[]Look{saw("b", other), saw("b", other)}, othersWithin - 1, false},
+		"the other was waited for":                {[]Look{saw("b", other), saw("b", other)}, othersWithin, true},
+		"the other went on":                       {[]Look{saw("b", other), saw("b", left("x", 4).called("n2/lane-0"))}, 0, true},
+		"one of its slots went on":                {[]Look{saw("b", other, left("y", 1).called("n2/lane-1")), saw("b", left("x", 4).called("n2/lane-0"), left("y", 1).called("n2/lane-1"))}, 0, false},
+		"the other ended":                         {[]Look{saw("b", other.by(false, true))}, 0, true},
+		"another process has its name":            {[]Look{saw("b", other), saw("b", other, left("z", 1).called("n2/lane-0"))}, 0, true},
+		"it has the name of one of ours":          {[]Look{saw("b", left("x", 3).called("n1/lane-0"))}, 0, true},
+		"the other went on, in a lineage between": {[]Look{saw("b", other), saw("c", left("x", 4).called("n2/lane-0"))}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, now := &voucher{}, time.Time{}
+			for i, l := range c.looks {
+				l.Marks = append(l.Marks, left("own", 7).called("n1/lane-0"))
+				if v.see(l.Lineage); i == len(c.looks)-1 {
+					now = now.Add(c.after)
+				}
+				if v.consider(now, 0, 1, []string{"own"}, l) {
+					t.Fatal("nobody vouches, and this is no memory")
+				}
+			}
+			last := c.looks[len(c.looks)-1]
+			got := v.told(last.Lineage, now)
+			if !v.waiting() || got != c.want {
+				t.Errorf("vouched: %v, want %v", got, c.want)
+			}
+			if v.give(last.Lineage, allocation.Home{}); v.waiting() {
+				t.Error("it waits although it is vouched for")
+			}
+		})
+	}
+}
+
+// Without this the word of the coordinator on a database that has gone back since would count.
+func TestTheCoordinatorsWordIsForOneLineage(t *testing.T) {
+	v := &voucher{}
+	v.see("a")
+	v.consider(time.Time{}, 0, 1, []string{"own"}, saw("a", left("own", 7).called("n1/lane-0"), left("x", 1).called("n2/lane-0")))
+	if v.told("a", time.Time{}) || !v.waiting() {
+		t.Fatal("nothing is waited for")
+	}
+	v.see("b")
+	if l := saw("b", left("own", 7).called("n1/lane-0")); v.consider(time.Time{}.Add(othersWithin), 0, 1, []string{"own"}, l) || v.waiting() {
+		t.Fatal("it was said of another lineage")
 	}
 }
 

@@ -21,6 +21,9 @@ import (
 // patience is how long a test waits for what must happen, on a slow machine.
 const patience = 60 * time.Second
 
+// writerName is what the writers of the suite are registered by.
+const writerName = "test"
+
 // Region is the region whose owners are to be opened.
 const Region = "eu"
 
@@ -125,7 +128,7 @@ func (o *owner) joined(permits int64, budgets ...string) {
 
 func (o *owner) writer(in regional.Owner) regional.Writer {
 	o.Helper()
-	w, err := in.NewWriter(o.Context(), "test")
+	w, err := in.NewWriter(o.Context(), writerName)
 	o.must(err)
 	return w
 }

@@ -56,7 +56,7 @@ func testLook(o *owner) {
 		o.Fatalf("vouched for before it wrote: %+v", m)
 	}
 	o.mustCharge(allocation.Spend, "two", 1, o.key("a", 0))
-	if m := markOf(o.look(o.second), o.w); !m.Vouched || m.Ended {
+	if m := markOf(o.look(o.second), o.w); !m.Vouched || m.Ended || m.Name != writerName {
 		o.Fatalf("%+v", m)
 	}
 	o.w.Vouch("")

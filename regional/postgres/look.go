@@ -37,7 +37,7 @@ func (s *Store) Look(ctx context.Context, rw regional.Writer) (regional.Look, er
 }
 
 func scanMark(row pgx.Row) (m regional.WriterMark, err error) {
-	err = row.Scan(&m.Writer, &m.Count, &m.Value, &m.Ended, &m.Vouched)
+	err = row.Scan(&m.Writer, &m.Count, &m.Value, &m.Ended, &m.Vouched, &m.Name)
 	return m, err
 }
 

@@ -90,7 +90,7 @@ delete from tranche.statements as t using tranche.shards as s
 where s.shard = t.shard and t.shard = any($1::smallint[]) and t.number <= s.number - $2 and t.number <> s.acked`
 
 	selectMarks = `
-select writer, count, value, ended is not null, vouched from tranche.writers where not former order by writer`
+select writer, count, value, ended is not null, vouched, name from tranche.writers where not former order by writer`
 
 	// Budgets whose running period has less than a tenth of its share left; last, those that hold nothing of it, such as what
 	// a former incarnation holds: whoever is refused there is to hear why.

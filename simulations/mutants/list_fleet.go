@@ -81,6 +81,10 @@ var (
 	startedOver = arena{name: "databases that are put back", long: 45 * time.Second, kind: "restore-logically", focus: fleet.Focus{
 		Clients: 2, Think: 300 * time.Millisecond, Operate: 2 * time.Second, Drift: -1, AtCommit: -1, Clocks: "right", Lose: -1,
 	}}
+	crashed = arena{name: "crashes that lose the last commits of one of two nodes", focus: fleet.Focus{
+		Faults: map[string]int{"unsafe-crash-of-one": 1}, Every: 6 * time.Second, Nodes: 2, Clients: 1, Think: 400 * time.Millisecond, Operate: -1, Drift: -1, AtCommit: -1,
+		Clocks: "right", Lose: -1,
+	}}
 	replicas = arena{name: "a replica that is away", focus: fleet.Focus{
 		Faults: map[string]int{"replica-away": 6}, Every: 2 * time.Second, Replica: true, Lose: -1, Clients: 2, Think: 200 * time.Millisecond, Drift: -1,
 	}}

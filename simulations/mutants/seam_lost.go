@@ -6,6 +6,7 @@ import (
 
 	"tranche/allocation"
 	"tranche/coordinator"
+	"tranche/regional"
 	"tranche/simulations/internal/fleet"
 	"tranche/simulations/internal/ownertwin"
 )
@@ -78,6 +79,32 @@ func regrantLost() storeSeam {
 	}}
 }
 
+func (s *ownerSeam) Look(ctx context.Context, w regional.Writer) (regional.Look, error) {
+	l, err := s.Owner.Look(ctx, w)
+	if err == nil && s.looked != nil {
+		s.looked(w.Mark(), &l)
+	}
+	return l, err
+}
+
+// waitForNobody gives all writers the name of the one that looks: there is nobody else to wait for.
+func waitForNobody() ownerSeam {
+	return ownerSeam{looked: func(own allocation.Mark, l *regional.Look) {
+		for i := range l.Marks {
+			l.Marks[i].Name = nameOf(own.Writer, l.Marks)
+		}
+	}}
+}
+
+func nameOf(writer string, marks []regional.WriterMark) string {
+	for _, m := range marks {
+		if m.Writer == writer {
+			return m.Name
+		}
+	}
+	return ""
+}
+
 // lostHistoryMutants are those of databases and of an etcd that went back.
 func lostHistoryMutants() []Mutant {
 	return []Mutant{
@@ -85,6 +112,7 @@ func lostHistoryMutants() []Mutant {
 		inFleet("hear-nothing-held", "a freeze ends without a word of what the regions hold", wentBack, arriveSeams(hearNothingHeld), 1, 2, 3, 4, 8),
 		inFleet("regrant-lost", "what a lost incarnation held is granted again", startedOver, storeSeams(regrantLost), 2, 4),
 		inFleet("go-on-with-what-was-lost", "a new incarnation goes on with what the database held before it was put back", startedOver, broken(ownertwin.Breaks{KeepHeld: true}), 1, 2, 3, 4, 8),
+		inFleet("voucher-waits-for-nobody", "a node that the coordinator vouches for goes on at once, whatever another one alone knows", crashed, ownerSeams(waitForNobody), 2, 3, 6),
 		inFleet("restore-unnoticed", "no mark is compared in the database, which was put back", startedOver, broken(ownertwin.Breaks{NoMark: true}), 1, 2, 3, 4, 6, 8, 12),
 	}
 }

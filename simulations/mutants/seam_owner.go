@@ -19,6 +19,7 @@ type ownerSeam struct {
 	commit func(ctx context.Context, w regional.Writer, b regional.Batch, writes regional.Writes) error // in place of the commit
 	tidy   func(monotonic func(int) allocation.Duration) func(int) allocation.Duration                  // changes how long a table is known to be closed
 	close  func(upTo allocation.Instant) allocation.Instant                                             // changes up to where periods are closed
+	looked func(own allocation.Mark, l *regional.Look)                                                  // changes what was seen of the other writers
 }
 
 func ownerSeams(make func() ownerSeam) func() fleet.Seams {

@@ -13,9 +13,8 @@ import (
 // together with what they remember, nobody can know; that is what the runbook says of it, and no fault that a service must
 // survive. So a loss comes where every node of the region serves, and for a while none of them is crashed.
 //
-// And it comes where there is one node. Of several, one that the coordinator vouches for goes on while another, which alone
-// knows what it committed last, is still connecting anew: for that second its permits may be sold twice. Losses alone, with
-// several nodes, are kinds of their own: see kinds_lost.go.
+// A node that alone knows what was lost must be able to say so: where it is cut off from the database, or stands still, for
+// longer than the others wait for it, its permits are sold twice. Losses alone are kinds of their own: see kinds_lost.go.
 
 // mostLosses is how often databases lose history in one run: each time a region begins with nothing.
 const mostLosses = 3
@@ -31,7 +30,7 @@ func losing(kind string) func(*faults) {
 		}
 		var ready []*region
 		for _, r := range x.fleet.regions {
-			if len(r.nodes) == 1 && r.ready() {
+			if r.ready() {
 				ready = append(ready, r)
 			}
 		}
@@ -73,4 +72,17 @@ func (x *faults) spares(p *world.Process) bool {
 		}
 	}
 	return false
+}
+
+// forgetOne waits until the last that a database has is what one node admitted, and then lets it forget what that node
+// committed last.
+func (x *faults) forgetOne(r *region, tries int) {
+	switch n := r.db.TailOfOne(); {
+	case x.over || tries == 0:
+	case n > 0 && (x.chosen == nil || r.ready()):
+		x.spare(r)
+		r.db.LoseTail(n)
+	default:
+		x.fleet.w.After(20*time.Millisecond, func() { x.forgetOne(r, tries-1) })
+	}
 }

@@ -32,6 +32,11 @@ func survivedList() []Expected {
 			do: func(x *faults) { x.victim().db.LoseTail(1 + x.random.IntN(30)) },
 		},
 		{
+			Name: "unsafe-crash-of-one", What: "a crash loses the last acknowledged commits of one node, and none of another one",
+			Why: "only that node knows; the others wait until it has spoken, and it finds its marks gone", Ends: survives,
+			do: func(x *faults) { x.forgetOne(x.victim(), 500) },
+		},
+		{
 			Name: "failover-lossy", What: "a replica that lacks the last commits becomes the primary",
 			Why: "its home is another, and marks that were stated are missing: the region goes on as a new incarnation, with nothing", Ends: survives,
 			do: func(x *faults) { x.victim().db.Failover(1 + x.random.IntN(30)) },

@@ -58,7 +58,7 @@ func (o *Owner) Look(ctx context.Context, rw regional.Writer) (regional.Look, er
 		l = regional.Look{Lineage: x.db.lineage(), Home: x.db.home}
 		for _, w := range x.db.tables.writers {
 			if !w.former {
-				l.Marks = append(l.Marks, regional.WriterMark{Mark: w.mark, Ended: w.ended, Vouched: w.vouched})
+				l.Marks = append(l.Marks, regional.WriterMark{Mark: w.mark, Name: w.name, Ended: w.ended, Vouched: w.vouched})
 			}
 		}
 		slices.SortFunc(l.Marks, func(a, b regional.WriterMark) int { return strings.Compare(a.Writer, b.Writer) })

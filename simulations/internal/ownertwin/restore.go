@@ -81,6 +81,25 @@ func (db *Database) LoseTail(commits int) {
 	db.serve()
 }
 
+// TailOfOne is how many of the last commits one process made, if somebody was told of an admission among them; else 0.
+func (db *Database) TailOfOne() (commits int) {
+	if !db.server.Up() || len(db.flushed) > 0 || len(db.log) == 0 {
+		return 0
+	}
+	told, last := false, db.log[len(db.log)-1].commit.Process
+	for _, e := range slices.Backward(db.log) {
+		if e.commit.Process != last {
+			break
+		}
+		commits++
+		told = told || e.commit.Acknowledged && slices.ContainsFunc(e.commit.Inserted, func(a *allocation.Admission) bool { return len(a.Lines) > 0 })
+	}
+	if !told {
+		return 0
+	}
+	return commits
+}
+
 // Failover makes the replica the primary. It lacks the last commits, so many; 0 loses none. The timeline rises.
 func (db *Database) Failover(lacks int) {
 	db.down("failover")
