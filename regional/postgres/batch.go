@@ -45,8 +45,7 @@ func (s *Store) Begin(ctx context.Context, rw regional.Writer, want regional.Wan
 	b.queueMake(q, want.Usage)
 	b.queueLocks(q, want)
 	b.queueIDs(q, want.IDs)
-	s.queueOwner(q, want.Changes, regional.MaxChanges+1, &b.seen.Loaded)
-	b.queueClock(q)
+	b.queueOwnerNow(q, want.Changes)
 	if b.tx, err = s.start(ctx, q); err != nil {
 		w.release()
 		return nil, fmt.Errorf("begin a batch: %w", err)
@@ -114,32 +113,52 @@ func (b *batch) queueIDs(q *pgx.Batch, ids []allocation.IDKey) {
 	})
 }
 
-func (b *batch) queueClock(q *pgx.Batch) {
-	q.Queue(selectClock).QueryRow(func(row pgx.Row) error {
+// queueOwnerNow reads the owner's row, what changed after a change number, and the clock, after all locks.
+func (b *batch) queueOwnerNow(q *pgx.Batch, after int64) {
+	q.Queue(selectOwnerNow, after, regional.MaxChanges+1).QueryRow(func(row pgx.Row) error {
+		var c clockRow
+		if err := b.store.scanOwner(row, &b.seen.Loaded, c.fields()...); err != nil {
+			return err
+		}
 		var err error
-		b.seen.Now, b.seen.Unsafe, b.open, err = scanClock(row)
+		b.seen.Now, b.seen.Unsafe, b.open, err = c.read()
 		return err
 	})
 }
 
-// scanClock reads the clock, the first setting with which a commit would not survive a crash, and the open table of ids.
-func scanClock(row pgx.Row) (now int64, unsafe string, open int16, err error) {
-	var fsync, synchronous, fullPages string
-	var place *int16
-	if err := row.Scan(&now, &fsync, &synchronous, &fullPages, &place); err != nil {
-		return 0, "", 0, err
+// clockRow are the columns of clockColumns.
+type clockRow struct {
+	now                           int64
+	fsync, synchronous, fullPages string
+	place                         *int16
+}
+
+func (c *clockRow) fields() []any {
+	return []any{&c.now, &c.fsync, &c.synchronous, &c.fullPages, &c.place}
+}
+
+// read answers the clock, the first setting with which a commit would not survive a crash, and the open table of ids.
+func (c *clockRow) read() (now int64, unsafe string, open int16, err error) {
+	if c.place == nil {
+		return 0, "", 0, fmt.Errorf("%w: no table of admission ids is open", regional.ErrNotReady)
 	}
 	switch {
-	case place == nil:
-		return 0, "", 0, fmt.Errorf("%w: no table of admission ids is open", regional.ErrNotReady)
-	case fsync != "on":
-		unsafe = "fsync=" + fsync
-	case synchronous == "off":
-		unsafe = "synchronous_commit=" + synchronous
-	case fullPages != "on":
-		unsafe = "full_page_writes=" + fullPages
+	case c.fsync != "on":
+		unsafe = "fsync=" + c.fsync
+	case c.synchronous == "off":
+		unsafe = "synchronous_commit=" + c.synchronous
+	case c.fullPages != "on":
+		unsafe = "full_page_writes=" + c.fullPages
 	}
-	return now, unsafe, *place, nil
+	return c.now, unsafe, *c.place, nil
+}
+
+func scanClock(row pgx.Row) (now int64, unsafe string, open int16, err error) {
+	var c clockRow
+	if err := row.Scan(c.fields()...); err != nil {
+		return 0, "", 0, err
+	}
+	return c.read()
 }
 
 func (b *batch) Seen() *regional.Seen { return &b.seen }
@@ -172,18 +191,11 @@ func (b *batch) Commit(ctx context.Context, writes regional.Writes) error {
 	return nil
 }
 
-// queueWrites is the second round trip, but for the mark and the commit.
+// queueWrites is what the transaction writes: the ids, then the counters, which go with the mark.
 func (b *batch) queueWrites(writes regional.Writes) (*pgx.Batch, error) {
 	q := &pgx.Batch{}
-	if err := b.queueUsage(q, writes.Usage); err != nil {
+	if err := b.queueInserted(q, writes.Inserted); err != nil {
 		return nil, err
-	}
-	if len(writes.Inserted) > 0 {
-		rows, err := newIDRows(writes.Inserted)
-		if err != nil {
-			return nil, err
-		}
-		rows.queueInserted(q, b.open)
 	}
 	var perTable [idTables][]*allocation.Admission
 	for _, a := range writes.Updated {
@@ -199,7 +211,27 @@ func (b *batch) queueWrites(writes regional.Writes) (*pgx.Batch, error) {
 			return nil, err
 		}
 	}
-	return q, nil
+	return q, b.queueUsage(q, writes.Usage)
+}
+
+// copyLeast is the number of ids from which on they are written by COPY: it saves more than its round trip takes.
+const copyLeast = 64
+
+func (b *batch) queueInserted(q *pgx.Batch, ids []*allocation.Admission) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if len(ids) >= copyLeast {
+		rows, err := copyRows(ids)
+		b.tx.copied = &copied{text: copyIDs[b.open], rows: rows}
+		return err
+	}
+	rows, err := newIDRows(ids)
+	if err != nil {
+		return err
+	}
+	rows.queueInserted(q, b.open)
+	return nil
 }
 
 // queueUsage writes the counters, and notes what changed in periods that are closed already: statements look only there
@@ -219,7 +251,7 @@ func (b *batch) queueUsage(q *pgx.Batch, usage []*allocation.Usage) error {
 			late.add(u.Budget, u.Term)
 		}
 	}
-	q.Queue(updateUsage, rows.args()...)
+	b.tx.usage = rows
 	late.queue(q)
 	return nil
 }

@@ -64,12 +64,13 @@ func (s *Store) queueOwner(q *pgx.Batch, after int64, most int64, into *regional
 	q.Queue(selectOwner, after, most).QueryRow(func(row pgx.Row) error { return s.scanOwner(row, into) })
 }
 
-func (s *Store) scanOwner(row pgx.Row, l *regional.Loaded) error {
+// scanOwner reads a row of selectOwner, and what else there is in it.
+func (s *Store) scanOwner(row pgx.Row, l *regional.Loaded, more ...any) error {
 	var format int
 	var budgets, terms, homes, documents []byte
-	err := row.Scan(&format, &l.Region, &l.Deployment, &l.Incarnation, &l.History.Number, &l.History.Stamp, &l.Changes, &l.Config,
+	err := row.Scan(append([]any{&format, &l.Region, &l.Deployment, &l.Incarnation, &l.History.Number, &l.History.Stamp, &l.Changes, &l.Config,
 		&l.ClosedBefore, &l.Stopped, &l.Detail, &l.Revision, &l.ObservedAt, &l.Lost, &l.Handover.ID, &homes, &l.DocumentsThrough, &l.Lineage,
-		&budgets, &terms, &documents)
+		&budgets, &terms, &documents}, more...)...)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return fmt.Errorf("%w: the owner's row is missing", regional.ErrNotReady)
@@ -188,8 +189,7 @@ func (s *Store) Peek(ctx context.Context, want regional.Want) (regional.Seen, er
 		q.Queue(peekUsage, missing.args()...).Query(b.wouldMake)
 	}
 	b.queueIDs(q, want.IDs)
-	s.queueOwner(q, want.Changes, regional.MaxChanges+1, &b.seen.Loaded)
-	b.queueClock(q)
+	b.queueOwnerNow(q, want.Changes)
 	if err := s.read(ctx, q); err != nil {
 		return regional.Seen{}, fmt.Errorf("read for a check: %w", err)
 	}

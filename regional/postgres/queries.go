@@ -88,15 +88,20 @@ set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', 
     (select d.oid from pg_database as d where d.datname = current_database()) || '.' || o.tableoid || '.' || o.incarnation`
 
 	// A writer that is vouched for in one lineage ($6) says so with its mark, as long as the lineage is that.
-	replaceMark = `
-with mine as (
+	updateMark = `
     update tranche.writers
     set count = $2, value = $3, seen = clock_timestamp(),
         vouched = $6 <> '' and $6 = (select ` + lineage + ` from tranche.owner as o where o.id = 1)
     where writer = $1 and count = $4 and value = $5 and not former
-    returning 1)
-select tranche.expect((select count(*) from tranche.owner where id = 1 and handover = ''), 1, 'TR003', 'the owner is not being handed over'),
+    returning 1`
+
+	expectMark = `
+       tranche.expect((select count(*) from tranche.owner where id = 1 and handover = ''), 1, 'TR003', 'the owner is not being handed over'),
        tranche.expect((select count(*) from mine), 1, 'TR002', 'the mark of this writer')`
+
+	replaceMark = `
+with mine as (` + updateMark + `)
+select` + expectMark
 
 	insertWriter = `
 with mine as (insert into tranche.writers (writer, name, count, value) values ($1, $2, $3, $4))

@@ -88,11 +88,12 @@ cross join lateral (
 
 	givenKeys = `select * from unnest($1::text[], $2::text[], $3::bigint[], $4::text[])`
 
-	// What one batch reads besides locked rows, ids and changes.
-	selectClock = `
-select (extract(epoch from clock_timestamp()) * 1000000)::bigint, current_setting('fsync'),
+	// What one batch reads besides locked rows, ids, the owner and changes.
+	clockColumns = `(extract(epoch from clock_timestamp()) * 1000000)::bigint, current_setting('fsync'),
        current_setting('synchronous_commit'), current_setting('full_page_writes'),
        (select t.place from tranche.id_tables as t where t.state = 'open')`
+
+	selectClock = `select ` + clockColumns
 )
 
 var (
@@ -111,14 +112,15 @@ var (
 	readUsage      = usageQuery(givenKeys, "limit 1")
 	readUsageOfIDs = usageQuery(keysOfIDs, "limit 1")
 
-	selectIDs = `
-select w.n, a.place, a.payload, a.op, a.state, a.made_at, a.expires_at, a.latest_at, a.budgets, a.instances, a.periods, a.classes, a.rest
+	// Table by table, so that an empty one costs nothing. The subquery in lateral, kept apart by its offset, is a look-up by key
+	// for each id, whatever the statistics of a table say that was empty when the plan was made.
+	selectIDs = allTables(`
+select w.n, {n} as place, a.payload, a.op, a.state, a.made_at, a.expires_at, a.latest_at, a.budgets, a.instances, a.periods, a.classes, a.rest
 from unnest($1::text[], $2::text[], $3::text[]) with ordinality as w (credential, tenant, id, n)
-cross join lateral (` + allTables(`
-    select {n} as place, a.payload, a.op, a.state, a.made_at, a.expires_at, a.latest_at, a.budgets, a.instances, a.periods, a.classes, a.rest
-    from tranche.admission_ids_{n} as a
-    where a.credential = w.credential and a.tenant = w.tenant and a.id = w.id
-      and (select t.state from tranche.id_tables as t where t.place = {n}) <> 'empty'`) + `) as a`
+cross join lateral (
+    select * from tranche.admission_ids_{n} as i
+    where i.credential = w.credential and i.tenant = w.tenant and i.id = w.id offset 0) as a
+where (select t.state from tranche.id_tables as t where t.place = {n}) <> 'empty'`)
 )
 
 func usageQuery(keys, lock string) string {
@@ -127,16 +129,18 @@ func usageQuery(keys, lock string) string {
 
 // Batches: the second round trip. Each raises unless it changed exactly as many rows as it was given.
 const (
+	// The counters together with the mark ($1 to $6, as in replaceMark): nearly every batch writes both.
 	updateUsage = `
 with done as (
     update tranche.usage as u
     set spent = w.spent, reserved = w.reserved, overdraft = w.overdraft, returned = w.returned, changed = pg_current_xact_id()
-    from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[])
+    from unnest($7::text[], $8::text[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[])
          as w (budget, instance, period, class, granted, returned, spent, reserved, overdraft)
     where u.budget = w.budget and u.instance = w.instance and u.period = w.period and u.class = w.class
       and u.granted = w.granted
-    returning 1)
-select tranche.expect((select count(*) from done), $10, 'TR001', 'usage rows')`
+    returning 1),
+mine as (` + updateMark + `)
+select tranche.expect((select count(*) from done), $16, 'TR001', 'usage rows'), ` + expectMark
 
 	noteLate = `
 insert into tranche.late_changes (shard, budget, term)
@@ -164,6 +168,11 @@ select $3::text, $4::text, w.id, $5::bytea, $6::text, $7::text, $8::bigint, $9::
 from unnest($1::text[], $2::text[]) as w (id, rest)
 order by w.id collate "C"`)
 
+	// copyIDs is insertIDs for many rows: it takes less for each of them, and a round trip of its own.
+	copyIDs = perTable(`
+copy tranche.admission_ids_{n} (credential, tenant, id, payload, op, state, made_at, expires_at, latest_at,
+                                budgets, instances, periods, classes, rest) from stdin (format binary)`)
+
 	updateIDs = perTable(`
 with done as (
     update tranche.admission_ids_{n} as a
@@ -177,8 +186,8 @@ select tranche.expect((select count(*) from done), $9, 'TR001', 'updated ids')`)
 
 // The owner's row, with what changed of budgets, terms and documents after $1, at most $2 of each; one snapshot, so that nothing
 // changes between the number and the lists.
-const selectOwner = `
-select o.format, o.region, o.deployment, o.incarnation, o.history_number, o.history_stamp, o.changes, o.config,
+const (
+	ownerColumns = `o.format, o.region, o.deployment, o.incarnation, o.history_number, o.history_stamp, o.changes, o.config,
        o.closed_before, o.stopped, o.detail, o.revision, o.observed_at, o.lost, o.handover, o.handover_homes, o.documents, ` + lineage + `,
        case when o.changes > $1 then (
            select json_agg(json_build_object('declaration', b.declaration, 'version', b.version, 'number', b.number, 'deleted', b.deleted))
@@ -189,6 +198,10 @@ select o.format, o.region, o.deployment, o.incarnation, o.history_number, o.hist
            from (select budget, term, template, policy, regions, first_start, step, periods, instants, gone
                  from tranche.shares where change > $1 limit $2) as s) end,
        case when o.changes > $1 then (
-           select json_agg(d.document) from (select document from tranche.documents where change > $1 limit $2) as d) end
-from tranche.owner as o
-where o.id = 1`
+           select json_agg(d.document) from (select document from tranche.documents where change > $1 limit $2) as d) end`
+
+	selectOwner = `select ` + ownerColumns + ` from tranche.owner as o where o.id = 1`
+
+	// selectOwnerNow is that with the clock, for batches.
+	selectOwnerNow = `select ` + ownerColumns + `, ` + clockColumns + ` from tranche.owner as o where o.id = 1`
+)

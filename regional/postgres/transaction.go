@@ -31,6 +31,10 @@ const (
 type transaction struct {
 	store *Store
 	conn  *pgxpool.Conn
+
+	// Of a batch, for its end.
+	copied *copied   // written first
+	usage  *counters // written with the mark
 }
 
 // queueBegin starts a pipeline with the begin of a transaction. Nothing outlives the transaction.
@@ -97,6 +101,9 @@ func (t *transaction) commit(b *pgx.Batch) (fate, error) {
 	})
 	link := linkOf(t.conn)
 	link.listen()
+	if err := t.copied.write(ctx, t.conn); err != nil {
+		return fateUncommitted, translate(err) // the commit was not sent
+	}
 	err := t.conn.SendBatch(ctx, b).Close()
 	remark := link.heard()
 	switch {

@@ -88,10 +88,16 @@ func (w *writer) Vouch(lineage string) {
 	w.vouched = lineage
 }
 
-func (w *writer) queueMark(b *pgx.Batch, from, to allocation.Mark) {
+// queueMark replaces the mark, by the statement that writes the counters, if there are any.
+func (w *writer) queueMark(b *pgx.Batch, from, to allocation.Mark, usage *counters) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	b.Queue(replaceMark, w.id, to.Count, to.Value, from.Count, from.Value, w.vouched)
+	args := []any{w.id, to.Count, to.Value, from.Count, from.Value, w.vouched}
+	if usage == nil {
+		b.Queue(replaceMark, args...)
+		return
+	}
+	b.Queue(updateUsage, append(args, usage.args()...)...)
 }
 
 // Mark is what the writer last wrote for certain.
@@ -145,7 +151,7 @@ func (w *writer) next() allocation.Mark {
 // caller leaves with an unknown outcome; the transaction goes on, and the slot stays taken until it has ended.
 func (w *writer) commit(ctx context.Context, t *transaction, b *pgx.Batch) error {
 	mark := w.next()
-	w.queueMark(b, w.last, mark)
+	w.queueMark(b, w.last, mark, t.usage)
 	done := make(chan error, 1)
 	go func() {
 		f, err := t.commit(b)
@@ -248,7 +254,7 @@ func (w *writer) fence(ctx context.Context, t *transaction, found allocation.Mar
 	}
 	w.possible = kept
 	b := &pgx.Batch{}
-	w.queueMark(b, found, fence)
+	w.queueMark(b, found, fence, nil)
 	done := make(chan error, 1)
 	go func() {
 		f, err := t.commit(b)
