@@ -2,6 +2,7 @@ package allocation
 
 import (
 	"crypto/sha256"
+	"maps"
 )
 
 // Op is what a request asks of its admission id.
@@ -99,14 +100,26 @@ type Request struct {
 	Fingerprint string    // of an external key, as a trusted gateway names it: for blocks and for evidence
 }
 
+// requestsOnly are the units of a request that names none: requests, which cost 1 where nothing is said. Saying so is no other
+// request.
+var requestsOnly = Labels{"requests": ""}
+
 // PayloadHash tells whether a repeated admission id comes with the same request: the labels as sent, the operation, and
 // the units of the costs. The amounts do not count, since an estimate may change between two tries. 16 bytes.
 func (r Request) PayloadHash() string {
-	units := Labels{"requests": ""} // which cost 1 where nothing is said: saying so is no other request
-	for unit := range r.Costs {
-		units[unit] = ""
+	var room [512]byte
+	text := append(append(room[:0], r.Op...), '\n')
+	if len(r.Costs) == 0 {
+		text = appendCanonical(text, requestsOnly)
+	} else {
+		units := maps.Clone(requestsOnly)
+		for unit := range r.Costs {
+			units[unit] = ""
+		}
+		text = appendCanonical(text, units)
 	}
-	sum := sha256.Sum256([]byte(string(r.Op) + "\n" + units.Canonical() + "\n" + r.Labels.Canonical()))
+	text = appendCanonical(append(text, '\n'), r.Labels)
+	sum := sha256.Sum256(text)
 	return string(sum[:16])
 }
 

@@ -159,7 +159,7 @@ type Line struct {
 	UsageKey
 	Until   Instant // the period's end
 	Term    Instant
-	Budget  Budget
+	Budget  *Budget // the catalogue's: not to be changed
 	Version int64
 	Cost    int64
 	Problem Reason // not_home, no_allocation; in shadow or metered also cost_unknown, label_missing: no row is to be locked
@@ -184,6 +184,7 @@ func (c *Catalogue) Plan(r Request, now Instant) Plan {
 	case len(hits) > MaxBudgetsPerRequest:
 		return p.refuse(TooManyBudgets, "", "more than 8 budgets apply to these labels")
 	}
+	p.Lines = make([]Line, 0, len(hits))
 	for _, h := range hits {
 		cost, known := r.cost(h.Budget.Unit)
 		if !known && h.Budget.enforces() {
@@ -198,7 +199,7 @@ func (c *Catalogue) Plan(r Request, now Instant) Plan {
 	return p
 }
 
-func costUnknown(b Budget) string {
+func costUnknown(b *Budget) string {
 	return "budget " + b.Name + " counts " + b.Unit + "; give its cost in costs." + b.Unit
 }
 
@@ -227,12 +228,12 @@ func (c *Catalogue) line(h Hit, labels Labels, cost int64, now Instant) Line {
 		l.Period, l.Until, l.Term = period.Start, period.End, term.Periods.Start()
 		return l
 	}
-	b := h.Budget
+	policy := &h.Budget.Allocation
 	if ok {
 		l.Period, l.Until, l.Term = period.Start, period.End, term.Periods.Start()
-		b.Allocation = term.Policy // a term's homes are those of its opening
+		policy = &term.Policy // a term's homes are those of its opening
 	}
-	home, found := b.Home(h.Instance, labels, term.Regions)
+	home, found := h.Budget.homeBy(policy, h.Instance, labels, term.Regions)
 	switch {
 	case found && home != "" && home != c.Region:
 		l.Problem, l.Home = NotHome, home
@@ -244,9 +245,14 @@ func (c *Catalogue) line(h Hit, labels Labels, cost int64, now Instant) Line {
 	return l
 }
 
+// EndsBy says whether at a later instant the plan of the same request may name other periods.
+func (p *Plan) EndsBy(later Instant) bool {
+	return slices.ContainsFunc(p.Lines, func(l Line) bool { return l.Until <= later }) // 0: no term holds the plan's instant
+}
+
 // Keys are the usage rows that the plan needs locked.
 func (p Plan) Keys() []UsageKey {
-	var keys []UsageKey
+	keys := make([]UsageKey, 0, len(p.Lines))
 	for _, l := range p.Lines {
 		if l.Problem == "" {
 			keys = append(keys, l.UsageKey)

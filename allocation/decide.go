@@ -1,6 +1,7 @@
 package allocation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -144,6 +145,7 @@ func (l *Locked) admit(p Plan) Outcome {
 		Reason: Allow, Action: ActionPreferred, Op: p.Op, Key: p.Key, Region: l.Catalogue.Region, At: l.Now, Evidence: l.evidence(p.Request),
 	}
 	d.Evidence.Capability = p.labels[LabelCapability]
+	d.Budgets = make([]BudgetDecision, 0, len(p.Lines))
 	for _, line := range p.Lines {
 		b := l.judge(p, line)
 		l.note(p, line, &b, &d)
@@ -191,7 +193,7 @@ func (l *Locked) unfit(p Plan) (Decision, bool) {
 // unfitFor is what one budget has against an admission before its counter is looked at, or empty.
 func (l *Locked) unfitFor(p Plan, line Line) Reason {
 	switch {
-	case p.Generated && p.Op != Check && line.Budget.WithDefaults().AdmissionID != AdmissionIDGenerated:
+	case p.Generated && p.Op != Check && line.Budget.AdmissionID != AdmissionIDGenerated:
 		return AdmissionIDMissing
 	case line.Budget.OnStaleEvidence != OnStaleAdmit && l.old(line.Budget):
 		return EvidenceStale
@@ -302,6 +304,7 @@ func detail(b BudgetDecision, line Line) string {
 func (l *Locked) charge(p Plan, d *Decision) {
 	a := &Admission{
 		IDKey: p.Key, Payload: p.PayloadHash(), Op: p.Op, State: StateSpent, At: l.Now, First: d.Evidence, Ladder: d.Ladder,
+		Lines: make([]AdmissionLine, 0, len(p.Lines)),
 	}
 	if p.Op == Reserve {
 		a.State = StateReserved
@@ -313,7 +316,7 @@ func (l *Locked) charge(p Plan, d *Decision) {
 		u, b := l.Usage[line.UsageKey], &d.Budgets[i]
 		al := AdmissionLine{
 			UsageKey: line.UsageKey, Until: line.Until, Unit: b.Unit, Version: b.Version, Generation: b.Generation,
-			Limit: b.Limit, Requested: line.Cost, OnLapse: line.Budget.WithDefaults().OnLapse,
+			Limit: b.Limit, Requested: line.Cost, OnLapse: cmp.Or(line.Budget.OnLapse, OnLapseSpend),
 			Enforcement: b.Enforcement, Would: uncharged(*b, d.Would),
 		}
 		if al.Uncharged() {
@@ -344,7 +347,7 @@ func (l *Locked) charge(p Plan, d *Decision) {
 func (l *Locked) lifetime(p Plan) (expires, latest int64) {
 	longest := MaxReservation
 	for _, line := range p.Lines {
-		longest = min(longest, line.Budget.WithDefaults().LongestReservation)
+		longest = min(longest, cmp.Or(line.Budget.LongestReservation, DefaultReservation))
 	}
 	life := longest
 	if p.Lifetime > 0 {

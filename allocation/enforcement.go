@@ -38,7 +38,7 @@ func (b *Budget) enforces() bool { return b.Enforcement == "" || b.Enforcement =
 
 // EnforcementOf is what the budget does to a request at an instant, which is to be the owner's database clock: after
 // EnforcementUntil it enforces.
-func (b Budget) EnforcementOf(r Request, now Instant) string {
+func (b *Budget) EnforcementOf(r Request, now Instant) string {
 	switch {
 	case b.enforces(), b.EnforcementUntil != 0 && now >= b.EnforcementUntil:
 		return Enforce

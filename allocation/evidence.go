@@ -10,7 +10,7 @@ type Stale struct {
 }
 
 // old says whether the coordinator's word is older than a budget allows.
-func (l *Locked) old(b Budget) bool {
+func (l *Locked) old(b *Budget) bool {
 	longest := int64(b.MaxEvidenceAge) * 1_000_000
 	return longest != 0 && (l.ObservedAt == 0 || l.Now-l.ObservedAt > longest)
 }

@@ -43,10 +43,10 @@ type matched struct {
 func (m *matched) look(b *Budget, l Labels, instance string, applies bool, label string) {
 	switch {
 	case applies:
-		m.hits = append(m.hits, Hit{Budget: *b, Instance: instance})
+		m.hits = append(m.hits, Hit{Budget: b, Instance: instance})
 		m.instead = m.instead || b.InsteadOf != ""
 	case label != "" && !b.enforces():
-		m.hits = append(m.hits, Hit{Budget: *b, Missing: &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""}})
+		m.hits = append(m.hits, Hit{Budget: b, Missing: &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""}})
 	case label != "":
 		m.missing = append(m.missing, &MissingLabel{Budget: b.Name, Label: label, TooLong: l[label] != ""})
 		m.without = append(m.without, b)
@@ -60,7 +60,7 @@ func (m *matched) result() ([]Hit, *MissingLabel) {
 		displaced := func(b *Budget) bool {
 			return slices.ContainsFunc(all, func(h Hit) bool { return h.Missing == nil && h.Budget.Displaces(b) })
 		}
-		m.hits = slices.DeleteFunc(m.hits, func(h Hit) bool { return displaced(&h.Budget) })
+		m.hits = slices.DeleteFunc(m.hits, func(h Hit) bool { return displaced(h.Budget) })
 		for i, b := range m.without {
 			if displaced(b) {
 				m.missing[i] = nil

@@ -95,15 +95,19 @@ func valueProblem(value string) string {
 // for others: sorted by name, each part with its length before it. It goes into
 // the hash by which a repeated admission id is compared; it never changes.
 func (l Labels) Canonical() string {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(l)) {
+	return string(appendCanonical(nil, l))
+}
+
+func appendCanonical(out []byte, l Labels) []byte {
+	var few [16]string // on the stack, as nearly always
+	names := slices.AppendSeq(few[:0], maps.Keys(l))
+	slices.Sort(names)
+	for _, name := range names {
 		for _, part := range [2]string{name, l[name]} {
-			b.WriteString(strconv.Itoa(len(part)))
-			b.WriteByte(':')
-			b.WriteString(part)
+			out = append(append(strconv.AppendInt(out, int64(len(part)), 10), ':'), part...)
 		}
 	}
-	return b.String()
+	return out
 }
 
 // Matches says whether the budget applies to a request with these labels, and

@@ -1,6 +1,9 @@
 package allocation
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // What the percentage of a LadderStep is a part of.
 const (
@@ -56,6 +59,9 @@ func (l *Locked) step(p Plan, line Line) (LadderStep, Reason) {
 // climb lays the ladders of the budgets that are enforced over a request that all of them would admit: the highest rung decides, of
 // equal ones the first budget's by name. A budget in shadow only notes what it would refuse; one that is metered says nothing.
 func (l *Locked) climb(p Plan, d *Decision) {
+	if !slices.ContainsFunc(p.Lines, func(line Line) bool { return line.Budget.Ladder != nil }) {
+		return
+	}
 	height := map[string]int{ActionPreferred: 0, ActionDegraded: 1, ActionDeferred: 2, ActionRefused: 3}
 	var highest *LadderStep
 	for i, line := range p.Lines {

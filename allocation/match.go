@@ -13,7 +13,7 @@ const MaxBudgetsPerRequest = 8
 
 // Hit is a budget that applies to a request, and its instance if it is a template.
 type Hit struct {
-	Budget   Budget
+	Budget   *Budget // of the index or list that was searched: not to be changed
 	Instance string
 	// Missing says that it has no instance, for lack of a label. Only of a budget in shadow or metered: it may refuse nobody.
 	Missing *MissingLabel
@@ -110,7 +110,8 @@ func NewMatchIndex(budgets []Budget) *MatchIndex {
 
 // Match returns what MatchBudgets does.
 func (x *MatchIndex) Match(l Labels) ([]Hit, *MissingLabel) {
-	candidates := slices.Clone(x.always)
+	var few [2 * MaxBudgetsPerRequest]int // on the stack, as nearly always
+	candidates := append(few[:0], x.always...)
 	for name, value := range l {
 		candidates = append(candidates, x.byPair[labelPair{name, value}]...)
 	}

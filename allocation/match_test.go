@@ -37,7 +37,7 @@ func TestMatchIndexFindsWhatAScanFinds(t *testing.T) {
 		if !reflect.DeepEqual(hits, wantHits) || !reflect.DeepEqual(missing, wantMissing) {
 			t.Fatalf("the index finds %v, %v; a scan %v, %v", hits, missing, wantHits, wantMissing)
 		}
-		if !slices.IsSortedFunc(hits, func(a, b Hit) int { return cmpNames(a.Budget, b.Budget) }) {
+		if !slices.IsSortedFunc(hits, func(a, b Hit) int { return cmpNames(*a.Budget, *b.Budget) }) {
 			t.Fatal("not in the order of names")
 		}
 	})

@@ -135,7 +135,11 @@ func (b Budget) SplitWarnings(split map[string]int64) []string {
 // only one. It is false when the home cannot be told: region_from with a value
 // that names none of regions, no regions, no such label.
 func (b Budget) Home(instance string, l Labels, regions []string) (region string, ok bool) {
-	p := b.Allocation
+	return b.homeBy(&b.Allocation, instance, l, regions)
+}
+
+// homeBy is Home by another policy, that of a term.
+func (b *Budget) homeBy(p *Policy, instance string, l Labels, regions []string) (region string, ok bool) {
 	switch {
 	case p.Policy == PolicyFixed || p.Policy == PolicyDemand:
 		return "", true
@@ -155,7 +159,7 @@ func (b Budget) Home(instance string, l Labels, regions []string) (region string
 }
 
 // labelOf returns a label's value, from the labels or else from the instance; "" if neither has it.
-func (b Budget) labelOf(label, instance string, l Labels) string {
+func (b *Budget) labelOf(label, instance string, l Labels) string {
 	if value := l[label]; value != "" {
 		return value
 	}

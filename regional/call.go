@@ -104,6 +104,11 @@ func (c *call) again() bool {
 // answer ends a claimed call. A caller that is gone was told that the outcome is unknown; the same id gets the truth.
 func (c *call) answer(d allocation.Decision) {
 	c.decision = d
+	c.tell()
+}
+
+// tell ends a claimed call with the decision that it holds. Until then nobody but its lane looks at that.
+func (c *call) tell() {
 	if !c.state.CompareAndSwap(callClaimed, callAnswered) {
 		c.end()
 		return

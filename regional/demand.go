@@ -47,12 +47,12 @@ type budgetDemand struct {
 }
 
 // noteDemand takes in what a batch found and decided. Rows that could not be committed are noted all the same.
-func (n *Node) noteDemand(l *allocation.Locked, decided []verdict) {
+func (n *Node) noteDemand(l *allocation.Locked, decided []*call) {
 	now, low := n.now(), false
 	n.demand.mu.Lock()
-	for _, v := range decided {
-		for i := range v.decision.Budgets {
-			b := &v.decision.Budgets[i]
+	for _, c := range decided {
+		for i := range c.decision.Budgets {
+			b := &c.decision.Budgets[i]
 			known, ok := l.Catalogue.Budget(b.Budget)
 			u := l.Usage[b.UsageKey]
 			if !ok || u == nil || known.Budget.Allocation.Policy != allocation.PolicyDemand || u.Template {
@@ -63,7 +63,7 @@ func (n *Node) noteDemand(l *allocation.Locked, decided []verdict) {
 				continue
 			}
 			d.take(u, now)
-			if moreMayCome(b.Reason) && !v.call.waits {
+			if moreMayCome(b.Reason) && !c.waits {
 				d.unmet, d.refused = d.unmet+b.Requested, d.refused+b.Requested
 			}
 			left, need := u.SpendableBy(allocation.Interactive, b.Limit), known.Budget.Allocation.NeedsFor(d.rate)

@@ -146,7 +146,7 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 	late, stop := n.cfg.Runtime.WithTimeout(context.WithoutCancel(ctx), commitWithin)
 	defer stop()
 	committing := n.now()
-	err = tx.Commit(late, writesOf(locked))
+	err = tx.Commit(late, writesOf(locked, want.IDs))
 	n.metrics.ObserveCommit(n.now().Sub(committing))
 	n.metrics.ObserveBatch(len(decided))
 	if err == nil {
@@ -185,20 +185,16 @@ func (ln *lane) putBack(calls []*call) {
 	}
 }
 
-// verdict is a call with what was decided for it.
-type verdict struct {
-	call     *call
-	decision allocation.Decision
-}
-
 // decide decides the batch over the locked state. What needs other rows goes to the next batch. It says whether there is
 // something to commit: a change, or a replay, which is told only after a commit of our own (it may show a row that a
 // synchronous replica does not have yet).
-func (ln *lane) decide(locked *allocation.Locked, batch []*call) (decided []verdict, mustCommit bool) {
+func (ln *lane) decide(locked *allocation.Locked, batch []*call) (decided []*call, mustCommit bool) {
+	decided = make([]*call, 0, len(batch))
 	for _, c := range batch {
 		if c.probe {
 			mustCommit = true
-			decided = append(decided, verdict{c, allocation.Decision{Reason: allocation.Allow}})
+			c.decision = allocation.Decision{Reason: allocation.Allow}
+			decided = append(decided, c)
 			continue
 		}
 		o := locked.Decide(c.plan)
@@ -207,15 +203,17 @@ func (ln *lane) decide(locked *allocation.Locked, batch []*call) (decided []verd
 			ln.putBack([]*call{c})
 			continue
 		}
-		ln.record(locked, c, &o.Decision)
-		switch o.Decision.Reason {
+		c.decision = o.Decision
+		d := &c.decision
+		ln.record(locked, c, d)
+		switch d.Reason {
 		case allocation.UnsafeSettings:
-			o.Decision.Detail = ln.node.health.detail(o.Decision.Reason)
+			d.Detail = ln.node.health.detail(d.Reason)
 		case allocation.Starting, allocation.HistoryLost, allocation.Sealed:
-			o.Decision.Detail = ln.node.closedDetail(o.Decision.Reason)
+			d.Detail = ln.node.closedDetail(d.Reason)
 		}
-		mustCommit = mustCommit || o.Decision.Replayed || o.Decision.State != ""
-		decided = append(decided, verdict{c, o.Decision})
+		mustCommit = mustCommit || d.Replayed || d.State != ""
+		decided = append(decided, c)
 	}
 	return decided, mustCommit || len(locked.ChangedUsage)+len(locked.Inserted)+len(locked.Updated) > 0
 }
@@ -227,9 +225,10 @@ func (ln *lane) record(locked *allocation.Locked, c *call, d *allocation.Decisio
 	}
 }
 
-func (ln *lane) answer(decided []verdict) {
-	for _, v := range decided {
-		v.call.answer(v.decision)
+// answer tells the callers what was decided.
+func (ln *lane) answer(decided []*call) {
+	for _, c := range decided {
+		c.tell()
 	}
 }
 
@@ -263,11 +262,7 @@ func (ln *lane) refuse(batch []*call) {
 }
 
 // uncommitted handles a commit that did not succeed, or of which that is not known.
-func (ln *lane) uncommitted(ctx context.Context, decided []verdict, err error) {
-	calls := make([]*call, len(decided))
-	for i, v := range decided {
-		calls[i] = v.call
-	}
+func (ln *lane) uncommitted(ctx context.Context, calls []*call, err error) {
 	switch {
 	case errors.Is(err, ErrRaced):
 		ln.putBack(calls)
@@ -278,7 +273,7 @@ func (ln *lane) uncommitted(ctx context.Context, decided []verdict, err error) {
 		ln.closed(calls)
 	case errors.Is(err, ErrUnknownOutcome):
 		ln.node.health.failed(ln.node.now(), err)
-		if ln.resolve(ctx, decided) {
+		if ln.resolve(ctx, calls) {
 			return
 		}
 		ln.putBack(calls)
@@ -301,7 +296,7 @@ func (ln *lane) uncommitted(ctx context.Context, decided []verdict, err error) {
 //
 // Without a writer nothing of a batch is open: what is not known is whether its loss was recorded, or another one registered,
 // and both are done again.
-func (ln *lane) resolve(ctx context.Context, decided []verdict) (committed bool) {
+func (ln *lane) resolve(ctx context.Context, decided []*call) (committed bool) {
 	if ln.slot.writer == nil {
 		return false
 	}
@@ -331,8 +326,8 @@ func (ln *lane) resolve(ctx context.Context, decided []verdict) (committed bool)
 }
 
 // unknown answers calls of whose commit nothing can be learnt by this process.
-func (ln *lane) unknown(decided []verdict) {
-	for _, v := range decided {
-		v.call.answer(ln.node.cannot(v.call.request, allocation.OutcomeUnknown))
+func (ln *lane) unknown(decided []*call) {
+	for _, c := range decided {
+		c.answer(ln.node.cannot(c.request, allocation.OutcomeUnknown))
 	}
 }

@@ -22,7 +22,7 @@ type spentRows struct {
 }
 
 // note remembers the rows for want of whose permits something was refused.
-func (s *spentRows) note(decided []verdict) {
+func (s *spentRows) note(decided []*call) {
 	for i := range decided {
 		d := &decided[i].decision
 		if !lacksPermits(d.Reason) {
@@ -95,7 +95,7 @@ func (ln *lane) refuseByRead(ctx context.Context, batch []*call) []*call {
 	n.clock.set(seen.Now)
 	n.sees(&seen.Loaded)
 	locked := ln.locked(&seen, want, n.advance(&seen.Loaded, want.Changes))
-	var refused []verdict
+	var refused []*call
 	for i, c := range kept {
 		o := locked.Decide(c.plan)
 		if o.Again || !lacksPermits(o.Decision.Reason) || o.Decision.State != "" {
@@ -104,8 +104,9 @@ func (ln *lane) refuseByRead(ctx context.Context, batch []*call) []*call {
 			rest = append(rest, kept[i:]...)
 			break
 		}
-		ln.record(locked, c, &o.Decision)
-		refused = append(refused, verdict{c, o.Decision})
+		c.decision = o.Decision
+		ln.record(locked, c, &c.decision)
+		refused = append(refused, c)
 	}
 	n.noteDemand(locked, refused)
 	ln.answer(refused)

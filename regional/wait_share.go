@@ -57,14 +57,17 @@ func (n *Node) waitsFor(r allocation.Request, d *allocation.Decision) time.Durat
 // awaitShares lets requests that were refused for their region's share wait for a top-up, and decides them again: within
 // their deadline and their budgets' wait_for_share. What is not topped up in time keeps its refusal. It changes out.
 func (n *Node) awaitShares(ctx context.Context, requests []allocation.Request, out []allocation.Decision, deadline time.Time) {
-	began := n.now()
-	w := &shareWaiter{units: map[string]int64{}}
+	var w *shareWaiter
+	var began time.Time
 	var late []int
 	var until time.Time
 	for i := range out {
 		wait := n.waitsFor(requests[i], &out[i])
 		if wait == 0 {
 			continue
+		}
+		if w == nil {
+			w, began = &shareWaiter{units: map[string]int64{}}, n.now()
 		}
 		if end := began.Add(wait); until.IsZero() || end.Before(until) {
 			until = end

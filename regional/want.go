@@ -17,7 +17,7 @@ func (ln *lane) want(batch []*call) (Want, []*call) {
 	now := n.clock.instant()
 	soon := allocation.At(time.UnixMicro(n.clock.now()).Add(boundaryNear))
 	usage := map[allocation.UsageKey]WantedUsage{}
-	ids, ofIDs := map[allocation.IDKey]bool{}, map[allocation.IDKey]bool{}
+	ids, ofIDs := make([]allocation.IDKey, 0, len(batch)), []allocation.IDKey(nil)
 	kept := batch
 	for i, c := range batch {
 		if len(usage) > MaxBatchKeys-2*allocation.MaxBudgetsPerRequest {
@@ -28,28 +28,38 @@ func (ln *lane) want(batch []*call) (Want, []*call) {
 			continue
 		}
 		c.plan = catalogue.Plan(c.request, now)
-		n.wantLines(usage, c.plan)
-		if soon != now {
-			n.wantLines(usage, catalogue.Plan(c.request, soon))
+		n.wantLines(usage, c.plan.Lines)
+		if c.plan.EndsBy(soon) {
+			n.wantLines(usage, catalogue.Plan(c.request, soon).Lines)
 		}
 		if key := c.request.Key; key.ID != "" && c.request.Op != allocation.Check {
-			ids[key] = true
+			ids = append(ids, key)
 			if !admits(c.request.Op) {
-				ofIDs[key] = true
+				ofIDs = append(ofIDs, key)
 			}
 		}
 	}
 	return Want{
 		Usage:   slices.SortedFunc(maps.Values(usage), func(a, b WantedUsage) int { return a.Compare(b.UsageKey) }),
-		IDs:     slices.SortedFunc(maps.Keys(ids), allocation.IDKey.Compare),
-		OfIDs:   slices.SortedFunc(maps.Keys(ofIDs), allocation.IDKey.Compare),
+		IDs:     sortedIDs(ids),
+		OfIDs:   sortedIDs(ofIDs),
 		Changes: catalogue.Number,
 	}, kept
 }
 
-func (n *Node) wantLines(usage map[allocation.UsageKey]WantedUsage, p allocation.Plan) {
-	for _, l := range p.Lines {
+// sortedIDs sorts the ids and drops those that are there twice.
+func sortedIDs(ids []allocation.IDKey) []allocation.IDKey {
+	slices.SortFunc(ids, allocation.IDKey.Compare)
+	return slices.Compact(ids)
+}
+
+func (n *Node) wantLines(usage map[allocation.UsageKey]WantedUsage, lines []allocation.Line) {
+	for i := range lines {
+		l := &lines[i]
 		if l.Problem != "" {
+			continue
+		}
+		if _, known := usage[l.UsageKey]; known {
 			continue
 		}
 		usage[l.UsageKey] = WantedUsage{
@@ -62,15 +72,14 @@ func (n *Node) wantLines(usage map[allocation.UsageKey]WantedUsage, p allocation
 // locked is what the transaction found, in the words of the pure function.
 func (ln *lane) locked(seen *Seen, want Want, catalogue *allocation.Catalogue) *allocation.Locked {
 	n := ln.node
-	lookedUp := make(map[allocation.IDKey]bool, len(want.IDs))
-	for _, id := range want.IDs {
-		lookedUp[id] = true
-	}
 	l := &allocation.Locked{
 		Catalogue: catalogue, Now: seen.Now, ClosedBefore: seen.ClosedBefore, Stopped: seen.Stopped,
 		Incarnation: seen.Incarnation, Revision: seen.Revision, ObservedAt: seen.ObservedAt, Node: n.cfg.Name,
 		Usage: seen.Usage, Full: seen.Full, None: map[allocation.UsageKey]bool{}, IDs: seen.IDs,
-		LookedUp:     func(k allocation.IDKey) bool { return lookedUp[k] },
+		LookedUp: func(k allocation.IDKey) bool {
+			_, found := slices.BinarySearchFunc(want.IDs, k, allocation.IDKey.Compare)
+			return found
+		},
 		Elsewhere:    n.elsewhere(),
 		ChangedUsage: map[allocation.UsageKey]bool{}, Inserted: map[allocation.IDKey]bool{}, Updated: map[allocation.IDKey]bool{},
 	}
@@ -101,17 +110,19 @@ func holdsNothing(want []WantedUsage, seen *Seen) bool {
 	})
 }
 
-// writesOf is what the decisions changed.
-func writesOf(l *allocation.Locked) Writes {
+// writesOf is what the decisions changed, of the ids that were looked up, which are sorted.
+func writesOf(l *allocation.Locked, ids []allocation.IDKey) Writes {
 	var w Writes
 	for _, k := range slices.SortedFunc(maps.Keys(l.ChangedUsage), allocation.UsageKey.Compare) {
 		w.Usage = append(w.Usage, l.Usage[k])
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(l.Inserted), allocation.IDKey.Compare) {
-		w.Inserted = append(w.Inserted, l.IDs[k])
-	}
-	for _, k := range slices.SortedFunc(maps.Keys(l.Updated), allocation.IDKey.Compare) {
-		w.Updated = append(w.Updated, l.IDs[k])
+	for _, k := range ids {
+		switch {
+		case l.Inserted[k]:
+			w.Inserted = append(w.Inserted, l.IDs[k])
+		case l.Updated[k]:
+			w.Updated = append(w.Updated, l.IDs[k])
+		}
 	}
 	return w
 }
