@@ -55,6 +55,8 @@ func Run(t *testing.T, open func(t *testing.T, idle bool) Opened) {
 		{"a lock that is waited for", false, testLockWait},
 		{"rows in any order", false, testLockOrder},
 		{"one id twice", false, testSameID},
+		{"many ids", false, testLarge},
+		{"one of many ids twice", false, testLargeSameID},
 		{"one id changed twice", false, testSameIDChanged},
 		{"exactly what was decided", false, testExactly},
 		{"idle in a batch", true, testIdle},

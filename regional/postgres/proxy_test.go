@@ -3,6 +3,7 @@
 package postgres
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"net/url"
@@ -17,6 +18,8 @@ type proxy struct {
 	url             string
 	loseNextRequest atomic.Bool // the next bytes to the server are lost, and the connection with them
 	loseNextAnswer  atomic.Bool // the next bytes to the server arrive, the answer is lost, and the connection with it
+
+	loseAnswerTo atomic.Pointer[string] // the same, for the next bytes in which this text stands
 
 	mu   sync.Mutex
 	held chan struct{} // while not nil, bytes of the connections that are open now wait
@@ -92,6 +95,10 @@ func (p *proxy) serve(client net.Conn, address string) {
 				break
 			}
 			lose := p.loseNextAnswer.CompareAndSwap(true, false)
+			if text := p.loseAnswerTo.Load(); text != nil && bytes.Contains(buffer[:n], []byte(*text)) {
+				p.loseAnswerTo.Store(nil)
+				lose = true
+			}
 			if lose {
 				client.Close()
 			}
