@@ -9,6 +9,8 @@ type RefusalReport struct {
 	Counts []RefusalCount `json:"counts"`
 	// Used is when keys were last admitted with since the report before, by fingerprint, Unix seconds; at most MaxUsedKeys.
 	Used map[string]int64 `json:"used,omitempty"`
+	// Estimates is how far true costs were from estimates since the node started, at most MaxEstimates; absent: as told before.
+	Estimates []EstimateCount `json:"estimates,omitempty"`
 }
 
 // MaxUsedKeys bounds the keys of one report; the others follow in the next.

@@ -17,4 +17,5 @@ func (s *Service) explainRoutes(mux *http.ServeMux) {
 		}
 		return ok(s.explain(q.Receipt)), nil
 	})
+	s.route(mux, "GET /v1/estimates", readers, func(call) (reply, error) { return ok(s.estimates()), nil })
 }

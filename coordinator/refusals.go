@@ -28,6 +28,8 @@ type RefusalDocument struct {
 	Rows   []RefusalRow `json:"rows"`
 	// Used is when keys were last used in the region, by fingerprint, Unix seconds, to about a minute.
 	Used map[string]int64 `json:"used,omitempty"`
+	// Estimates is how far true costs were from estimates, by node, run, capability and unit.
+	Estimates []EstimateRow `json:"estimates,omitempty"`
 }
 
 // RefusalRow is one node's count for one budget and reason, in one of its runs.
@@ -53,6 +55,7 @@ type heardRefusals struct {
 	unwritten bool
 	writtenAt time.Time
 	used      map[string]int64 // keys, by fingerprint: Unix seconds
+	estimates map[estimateKey]EstimateRow
 }
 
 func checkRefusals(q RefusalReport) error {
@@ -65,6 +68,9 @@ func checkRefusals(q RefusalReport) error {
 		return invalid("used", fmt.Sprintf("names %d keys", len(q.Used)), fmt.Sprintf("name at most %d", allocation.MaxUsedKeys))
 	case len(q.Counts) > maxRefusalsTold:
 		return invalid("counts", fmt.Sprintf("are %d", len(q.Counts)), fmt.Sprintf("send at most %d", maxRefusalsTold))
+	}
+	if err := checkEstimates(q.Estimates); err != nil {
+		return err
 	}
 	for _, c := range q.Counts {
 		if c.Requests < 0 || c.Units < 0 || len(c.Budget) > maxBudgetName || !knownReason(c.Reason) {
@@ -102,6 +108,7 @@ func (s *Service) hearRefusals(region string, q RefusalReport) error {
 		}
 	}
 	r.refusals.bound()
+	r.refusals.hearEstimates(q, now)
 	for fingerprint, at := range q.Used {
 		if s.state.documents[keyRef(fingerprint)] != nil && at <= now.Unix()+usedSkew {
 			r.refusals.unwritten = r.refusals.use(fingerprint, at) || r.refusals.unwritten
@@ -149,6 +156,10 @@ func (s *state) enterRefusals(d *doc[RefusalDocument]) {
 	for fingerprint, at := range d.value.Used {
 		r.refusals.use(fingerprint, at)
 	}
+	for _, row := range d.value.Estimates {
+		r.refusals.takeEstimate(row)
+	}
+	r.refusals.boundEstimates()
 	r.refusals.bound()
 }
 
@@ -158,12 +169,12 @@ func (s *Service) dueRefusals(r *region, now time.Time) []Change {
 		return nil
 	}
 	r.refusals.unwritten, r.refusals.writtenAt = false, now
-	d := RefusalDocument{Format: documentFormat, Region: r.name, Rows: sortedRefusals(r.refusals.rows), Used: maps.Clone(r.refusals.used)}
+	d := RefusalDocument{Format: documentFormat, Region: r.name, Rows: sortedRefusals(r.refusals.rows), Used: maps.Clone(r.refusals.used), Estimates: sortedEstimates(r.refusals.estimates)}
 	key := refusalPrefix + r.name
 	known := s.state.refusals[r.name].known(key)
 	value := put(key, d)
 	for len(value.Value) > maxStatementBytes {
-		d.Rows = d.Rows[:len(d.Rows)*3/4]
+		d.Rows, d.Estimates = d.Rows[:len(d.Rows)*3/4], d.Estimates[:len(d.Estimates)*9/10]
 		forgetOldest(d.Used)
 		value = put(key, d)
 	}

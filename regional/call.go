@@ -139,6 +139,7 @@ func (n *Node) Decide(ctx context.Context, requests []allocation.Request, deadli
 	n.awaitShares(ctx, requests, out, deadline)
 	n.refusals.count(out)
 	n.refusals.countUsed(out)
+	n.estimates.count(n.catalogue.Load(), out)
 	n.recorder.take(n.catalogue.Load(), requests, out)
 	return out
 }

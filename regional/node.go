@@ -68,6 +68,7 @@ type Node struct {
 	demand      demandState
 	refusals    refusals
 	recorder    *recorder
+	estimates   estimates
 	fullestRows atomic.Pointer[[]allocation.Usage]
 }
 

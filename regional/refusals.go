@@ -99,12 +99,13 @@ func (n *Node) tellRefusals(ctx context.Context, to RefusalTeller) {
 	run := strconv.FormatInt(n.now().UnixNano(), 36)
 	for {
 		n.cfg.Runtime.Sleep(ctx, refusalsTellEvery)
-		counts, used := n.refusals.rose(), n.refusals.takeUsed()
-		if counts != nil || used != nil {
+		counts, used, settled := n.refusals.rose(), n.refusals.takeUsed(), n.estimates.rose()
+		if counts != nil || used != nil || settled != nil {
 			within, cancel := n.cfg.Runtime.WithTimeout(context.WithoutCancel(ctx), refusalsTellIn)
-			report := allocation.RefusalReport{Format: allocation.SyncFormat, Node: n.cfg.Name, Run: run, Counts: counts, Used: used}
+			report := allocation.RefusalReport{Format: allocation.SyncFormat, Node: n.cfg.Name, Run: run, Counts: counts, Used: used, Estimates: settled}
 			if err := to.TellRefusals(within, report); err != nil {
 				n.refusals.again(counts != nil, used)
+				n.estimates.again(settled != nil)
 				n.log.Debug("tell what was refused", "error", err)
 			}
 			cancel()

@@ -126,3 +126,22 @@ func TestTenantIsKept(t *testing.T) {
 		return len(list) == 2 && list[0] == want[0] && list[1] == want[1]
 	})
 }
+
+// A settlement says what the reservation was for, from the owner's database: whichever node settles it, the estimate of that
+// capability is judged.
+func TestSettlementKnowsItsCapability(t *testing.T) {
+	n, _ := node(t, `"budget":"a","limit":1000`)
+	key := allocation.IDKey{Credential: "gateway", Tenant: "acme", ID: "r"}
+	reserve := allocation.Request{Op: allocation.Reserve, Key: key, Labels: allocation.Labels{"tenant": "acme", "capability": "model"}, Costs: map[string]int64{"requests": 10}, Fingerprint: "fp_0f3a9c61d2b84e75a610"}
+	settle := allocation.Request{Op: allocation.Settle, Key: key, Costs: map[string]int64{"requests": 13}}
+	if d := n.Decide(t.Context(), []allocation.Request{reserve}, time.Now().Add(30*time.Second))[0]; !d.Admitted() || d.Evidence.Capability != "model" {
+		t.Fatalf("%+v", d)
+	}
+	d := n.Decide(t.Context(), []allocation.Request{settle}, time.Now().Add(30*time.Second))[0]
+	if !d.Admitted() || d.Evidence.Capability != "model" || d.Budgets[0].Requested != 10 || d.Budgets[0].Charged != 13 {
+		t.Errorf("%+v", d)
+	}
+	if found, known, err := n.Find(t.Context(), key); err != nil || !known || found.Evidence.Fingerprint != "fp_0f3a9c61d2b84e75a610" {
+		t.Errorf("a look-up has lost the key's fingerprint: %+v, %v", found.Evidence, err)
+	}
+}

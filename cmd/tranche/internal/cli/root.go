@@ -48,7 +48,7 @@ func (a *App) root() *cobra.Command {
 	a.add(root, groupBudgets, a.budgetsCommand(), a.rebalanceCommand(), a.routesCommand(), a.strandedCommand(), a.whatIfCommand(), a.verifyCommand())
 	a.add(root, groupOperate, a.statusCommand(), a.regionsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand(), a.gatewayConfigCommand())
 	a.add(root, groupOperate, a.keysCommand(), a.blockCommand(), a.unblockCommand(), a.blocksCommand())
-	a.add(root, groupOperate, a.shadowCommand(), a.explainCommand(), a.refusalsCommand(), a.exposureCommand(), a.sizeCommand())
+	a.add(root, groupOperate, a.shadowCommand(), a.explainCommand(), a.refusalsCommand(), a.estimatesCommand(), a.exposureCommand(), a.sizeCommand())
 	a.add(root, groupOperate, a.recoverCommand(), a.ledgersCommand())
 	root.AddCommand(a.versionCommand(), a.etcdMemberCommand())
 	root.SetUsageTemplate(usageTemplate)
