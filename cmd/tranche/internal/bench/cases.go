@@ -33,6 +33,7 @@ func cases() []kase {
 		{"changes", "10 changes of budgets a second meanwhile", false, changes},
 		{"dump", "a dump meanwhile: a snapshot that stays open", false, dump},
 		{"updates", "one budget for long: its tables do not grow", false, updates},
+		{"scoped", "5,000 scoped budgets with tenant overrides: warm, cold, during updates, over the end of a period", false, scoped},
 	}
 }
 
