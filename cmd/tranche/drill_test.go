@@ -92,6 +92,7 @@ func TestDrillsThatGoWrong(t *testing.T) {
 		d.synthetic(tenant)
 	}
 	d.refusesOthers()
+	d.firstFiveMinutes()
 	d.interrupt("interrupted")
 	d.breaks("unheard")
 }

@@ -93,16 +93,19 @@ func (w *world) await(ctx context.Context, n *node) error {
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+	var last *allocation.Catalogue
+	terms, newest := 0, int64(0)
 	for {
 		w.coordinator.mu.Lock()
 		number, budgets := w.coordinator.number, len(w.coordinator.budgets)
 		w.coordinator.mu.Unlock()
-		known := n.Catalogue().Budgets()
-		terms, newest := 0, int64(0)
-		for _, b := range known {
-			newest = max(newest, b.Number)
-			if len(n.Catalogue().Terms(b.Budget.Name)) > 0 {
-				terms++
+		if c := n.Catalogue(); c != last { // a look at thousands of budgets costs what the node could use
+			last, terms, newest = c, 0, 0
+			for _, b := range c.Budgets() {
+				newest = max(newest, b.Number)
+				if len(c.Terms(b.Budget.Name)) > 0 {
+					terms++
+				}
 			}
 		}
 		if terms >= budgets && newest >= number && n.Status().Stopped == "" {
