@@ -32,6 +32,7 @@ type call struct {
 	alone    bool // a batch with it failed without committing: it is tried in ever smaller batches
 	probe    bool // asks for a commit only
 	waits    bool // for its region's share: it is decided once more
+	class    class
 	plan     allocation.Plan
 	state    atomic.Int32
 	decision allocation.Decision
@@ -146,11 +147,17 @@ func (n *Node) Decide(ctx context.Context, requests []allocation.Request, deadli
 
 // decideOnce decides once; waits says that all were refused before, and wait for their region's share.
 func (n *Node) decideOnce(ctx context.Context, requests []allocation.Request, deadline time.Time, waits bool) []allocation.Decision {
-	out, calls, g := n.newCalls(len(requests))
 	stopped := n.stoppedBy()
+	if len(requests) == 1 && stopped == "" {
+		if refused, full := n.crowdedOut(&requests[0], deadline); full {
+			return refused
+		}
+	}
+	out, calls, g := n.newCalls(len(requests))
 	for i := range requests {
 		c := &calls[i]
 		c.request, c.deadline, c.group, c.doubt, c.waits = requests[i], deadline, g, &n.doubt, waits
+		c.class = n.classOf(&requests[i])
 		switch {
 		case stopped != "" && admits(requests[i].Op):
 			c.reject(n.cannot(requests[i], stopped))

@@ -55,6 +55,7 @@ func (s *syncState) note(l *Loaded) {
 	row := *l
 	row.Budgets, row.Terms, row.Gone, row.Elsewhere = nil, nil, nil, nil
 	row.OpenReservations, row.OldestReservation = s.loaded.OpenReservations, s.loaded.OldestReservation
+	row.OldestSnapshot = s.loaded.OldestSnapshot
 	s.loaded = row
 }
 
@@ -63,6 +64,7 @@ func (s *syncState) noteRest(l *Loaded) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loaded.OpenReservations, s.loaded.OldestReservation = l.OpenReservations, l.OldestReservation
+	s.loaded.OldestSnapshot = l.OldestSnapshot
 	s.elsewhere = make(map[string]allocation.Elsewhere, len(l.Elsewhere))
 	for _, e := range l.Elsewhere {
 		s.elsewhere[e.Budget] = e

@@ -128,13 +128,11 @@ func (h *health) undecided() allocation.Reason {
 
 // detail tells callers more about a reason of the node's own. The database's own words stay with operators.
 func (h *health) detail(r allocation.Reason) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	switch r {
 	case allocation.DatabaseUnavailable:
 		return "this attempt charged nothing; try again with the same admission id"
 	case allocation.UnsafeSettings:
-		return "the database has " + h.setting
+		return "the database has " + h.unsafe()
 	case allocation.OutcomeUnknown:
 		return "ask again with the same admission id"
 	}

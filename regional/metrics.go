@@ -198,11 +198,12 @@ var (
 	runwayGauge       = gauge("tranche_runway_seconds", "How long the region can go on alone, by the budget whose terms end first.")
 	reservationsGauge = gauge("tranche_open_reservations", "Reservations that are neither settled nor released nor lapsed.")
 	budgetsGauge      = gauge("tranche_budgets", "Budgets that the region knows.")
+	snapshotGauge     = gauge("tranche_oldest_snapshot_seconds", "How long another transaction of the database, such as a dump, has kept dead rows from being pruned; 0: none is seen.")
 )
 
 // Describe names the gauges.
 func (c statusCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{readyGauge, stoppedGauge, syncAgeGauge, runwayGauge, reservationsGauge, budgetsGauge} {
+	for _, d := range []*prometheus.Desc{readyGauge, stoppedGauge, syncAgeGauge, runwayGauge, reservationsGauge, budgetsGauge, snapshotGauge} {
 		out <- d
 	}
 }
@@ -230,6 +231,7 @@ func (c statusCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	set(reservationsGauge, float64(s.Reservations.Open))
 	set(budgetsGauge, float64(s.Budgets))
+	set(snapshotGauge, s.OldestSnapshotSeconds)
 }
 
 // knownReason keeps label values within the constants.

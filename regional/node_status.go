@@ -111,6 +111,7 @@ func (s *syncState) status(out *NodeStatus, now time.Time, databaseNow int64) {
 	out.Incarnation, out.Config = l.Incarnation, l.Config
 	out.Stopped, out.StoppedDetail = l.Stopped, l.Detail
 	out.Reservations.Open = l.OpenReservations
+	out.OldestSnapshotSeconds = l.OldestSnapshot.Seconds()
 	if l.OldestReservation != 0 {
 		out.Reservations.Oldest = time.UnixMicro(l.OldestReservation).UTC()
 	}

@@ -236,7 +236,8 @@ type Loaded struct {
 	// Of Load only; a batch does not read them.
 	Elsewhere         []allocation.Elsewhere // as the coordinator last said, stored by Apply
 	OpenReservations  int64
-	OldestReservation int64 // when it was made, Unix microseconds; 0: none
+	OldestReservation int64         // when it was made, Unix microseconds; 0: none
+	OldestSnapshot    time.Duration // for how long the oldest other transaction has kept dead rows from being pruned; 0: none is seen
 
 	Budgets []allocation.ConfiguredBudget
 	Terms   []allocation.Term

@@ -6,26 +6,52 @@ import (
 	"time"
 )
 
-// queue holds the requests that wait for a lane, in order of arrival, at most queueMost.
+// queue holds the requests that wait for a lane, at most queueMost. Lanes take them by class, and within one in order of
+// arrival.
 type queue struct {
-	mu    sync.Mutex
+	mu     sync.Mutex
+	lines  [classes]line
+	length int // of all lines
+	kicks  int // rises when every lane is to look up from its wait
+	some   Signal
+	now    func() time.Time
+	crowd  crowd
+}
+
+// line is what waits of one class.
+type line struct {
 	calls []*call
 	head  int
-	kicks int // rises when every lane is to look up from its wait
-	some  Signal
-	now   func() time.Time
 	drain drain
 }
 
-// drainOver is the least time over which it is measured how fast the queue is emptied.
+func (l *line) length() int { return len(l.calls) - l.head }
+
+// take moves up to `most` calls to the end of batch.
+func (l *line) take(batch []*call, most int) []*call {
+	n := min(most, l.length())
+	batch = append(batch, l.calls[l.head:l.head+n]...)
+	clear(l.calls[l.head : l.head+n])
+	l.head += n
+	if l.length() == 0 || l.head > queueMost {
+		l.calls = append(l.calls[:0], l.calls[l.head:]...)
+		l.head = 0
+	}
+	return batch
+}
+
+// drainOver is the least time over which it is measured how fast a line is emptied.
 const drainOver = 50 * time.Millisecond
 
-// drain is how many calls a second the lanes took of late from a queue that they could not empty; 0: they could.
+// drain is how many calls a second the lanes took of late from a line that they could not empty; 0: they could.
 type drain struct {
 	rate  float64
 	taken int
 	since time.Time
 }
+
+// leastRate is that of a line from which nothing is taken: others always go before it.
+const leastRate = 1.0
 
 // took notes that a lane took n calls, and left so many.
 func (d *drain) took(n, left int, now time.Time) {
@@ -35,14 +61,14 @@ func (d *drain) took(n, left int, now time.Time) {
 	}
 	d.taken += n
 	if over := now.Sub(d.since); over >= drainOver {
-		d.rate, d.taken, d.since = float64(d.taken)/over.Seconds(), 0, now
+		d.rate, d.taken, d.since = max(leastRate, float64(d.taken)/over.Seconds()), 0, now
 	}
 }
 
 // late says whether a call that is behind so many others would be taken too late: within what is left of its deadline it
 // must be taken, and decided too. Fewer than one batch takes are no wait at all.
-func (d *drain) late(before int, left time.Duration) bool {
-	return before >= MaxBatchRequests && d.rate > 0 && float64(before) > d.rate*left.Seconds()/2
+func late(before int, rate float64, left time.Duration) bool {
+	return before >= MaxBatchRequests && rate > 0 && float64(before) > rate*left.Seconds()/2
 }
 
 // kick makes every lane that waits look up, once.
@@ -62,33 +88,39 @@ func (q *queue) kicked(last *int) bool {
 	return news
 }
 
-// push adds a call; false if the queue is full, or so long that the call's deadline would pass in it: then it is better to
-// say so at once, and to work on what can still be answered in time.
+// push adds a call; false if there is no room for its class, or if its line is so long that the call's deadline would pass
+// in it: then it is better to say so at once, and to work on what can still be answered in time.
 func (q *queue) push(c *call) bool {
 	q.mu.Lock()
-	if n := len(q.calls) - q.head; n >= queueMost || n >= MaxBatchRequests && q.drain.late(n, c.deadline.Sub(q.now())) {
+	l := &q.lines[c.class]
+	if n := l.length(); q.length >= c.class.room() || n >= MaxBatchRequests && late(n, l.drain.rate, c.deadline.Sub(q.now())) {
 		q.mu.Unlock()
 		return false
 	}
-	q.calls = append(q.calls, c)
+	l.calls = append(l.calls, c)
+	q.length++
+	q.crowd.note(q, c.class)
 	q.mu.Unlock()
 	q.some.Notify()
 	return true
 }
 
-// take moves up to `most` calls to the end of batch.
+// take moves up to `most` calls to the end of batch, those of the first class first.
 func (q *queue) take(batch []*call, most int) []*call {
 	q.mu.Lock()
-	n := min(most, len(q.calls)-q.head)
-	batch = append(batch, q.calls[q.head:q.head+n]...)
-	clear(q.calls[q.head : q.head+n])
-	q.head += n
-	left := len(q.calls) - q.head
-	q.drain.took(n, left, q.now())
-	if left == 0 || q.head > queueMost {
-		q.calls = append(q.calls[:0], q.calls[q.head:]...)
-		q.head = 0
+	for i := range q.lines {
+		l := &q.lines[i]
+		before, waited := len(batch), l.length()
+		batch = l.take(batch, most)
+		n := len(batch) - before
+		most -= n
+		q.length -= n
+		if waited > 0 || l.drain.rate > 0 {
+			l.drain.took(n, l.length(), q.now())
+			q.crowd.note(q, class(i))
+		}
 	}
+	left := q.length
 	q.mu.Unlock()
 	if left > 0 {
 		q.some.Notify() // for another lane

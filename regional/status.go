@@ -37,7 +37,10 @@ type NodeStatus struct {
 	Changes      int64             `json:"changes"`          // the owner's change number
 	Budgets      int               `json:"budgets"`          // that the region knows, deleted ones aside
 	Reservations ReservationStatus `json:"reservations"`
-	Fullest      []BudgetStatus    `json:"fullest,omitempty"` // of the running periods, fullest first, at most MaxFullest
+	// OldestSnapshotSeconds is for how long another transaction of the database, such as a dump, has kept dead rows from
+	// being pruned; 0: none is seen.
+	OldestSnapshotSeconds float64        `json:"oldest_snapshot_seconds"`
+	Fullest               []BudgetStatus `json:"fullest,omitempty"` // of the running periods, fullest first, at most MaxFullest
 }
 
 // SyncStatus says how the region stands with its coordinator.

@@ -143,6 +143,7 @@ func (s *Store) Load(ctx context.Context, after int64) (regional.Loaded, error) 
 	s.queueOwner(q, after, math.MaxInt64, &l)
 	q.Queue(selectElsewhere).QueryRow(func(row pgx.Row) error { return row.Scan(&elsewhere) })
 	q.Queue(selectOpen).QueryRow(func(row pgx.Row) error { return row.Scan(&l.OpenReservations, &l.OldestReservation) })
+	q.Queue(selectOldestSnapshot).QueryRow(func(row pgx.Row) error { return row.Scan(&l.OldestSnapshot) })
 	if err := s.read(ctx, q); err != nil {
 		return regional.Loaded{}, fmt.Errorf("load the owner: %w", err)
 	}

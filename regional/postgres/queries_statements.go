@@ -111,6 +111,13 @@ select elsewhere from tranche.owner where id = 1`
 )
 
 // How many reservations are open, and when the oldest was made.
+// How long the oldest transaction beside this one has held back the horizon of this database, in nanoseconds: nothing that
+// died since is pruned. A role sees those of others only with pg_read_all_stats, which pg_monitor has.
+const selectOldestSnapshot = `
+select greatest(0, coalesce(extract(epoch from max(clock_timestamp() - xact_start)), 0) * 1e9)::bigint
+from pg_stat_activity
+where datname = current_database() and pid <> pg_backend_pid() and (backend_xmin is not null or backend_xid is not null)`
+
 var selectOpen = `
 select coalesce(sum(a.open), 0)::bigint, coalesce(min(a.oldest), 0)
 from (` + allTables(`

@@ -55,19 +55,25 @@ func (w *world) serveNoOp(node *server) (*server, error) {
 func (w *world) httpArm(b *bench, name string, s *server, books bool) arm {
 	what := "256 connections, each with one request at a time"
 	return arm{name, what, func(ctx context.Context, d time.Duration) (tally, error) {
-		requests, transactions := batches(w.nodes)
-		t := closed(ctx, d, connections, !b.Random, func(int) client {
-			return overHTTP(s.address(), "/v1/admit", "", func(string) []byte { return acmeBody }, patience, oneAnswer)
-		})
-		after, afterTransactions := batches(w.nodes)
-		if books && afterTransactions > transactions {
-			t.batch = (after - requests) / (afterTransactions - transactions)
-		}
-		if books {
-			w.counted(t)
-		}
-		return t, nil
+		return w.withBatches(books, func() tally {
+			return closed(ctx, d, connections, !b.Random, func(int) client {
+				return overHTTP(s.address(), "/v1/admit", "", func(string) []byte { return acmeBody }, patience, oneAnswer)
+			})
+		}), nil
 	}}
+}
+
+// withBatches adds to what was measured how large the node's transactions were, and enters it in the books.
+func (w *world) withBatches(books bool, measure func() tally) tally {
+	if !books {
+		return measure()
+	}
+	requests, transactions := batches(w.nodes)
+	t := measure()
+	if after, afterTransactions := batches(w.nodes); afterTransactions > transactions {
+		t.batch = (after - requests) / (afterTransactions - transactions)
+	}
+	return w.counted(t)
 }
 
 // overTheWire is admissions over HTTP, one by one and in batches, beside a handler that decides nothing.
@@ -93,6 +99,7 @@ func overTheWire(ctx context.Context, b *bench, result *Case) error {
 		return err
 	}
 	result.atLeast("one by one against the handler that decides nothing", ratio(all["one by one"].rates(), all["no-op handler"].rates()), 0.55)
+	result.processor("the same, by the processor's time for each answer", all["no-op handler"], all["one by one"])
 	result.atLeast("batches of 100 against as many callers in process", ratio(all["batches of 100"].rates(), all["in process"].rates()), 0.6)
 	return w.settleBooks(ctx, result, "the node")
 }

@@ -53,7 +53,7 @@ func many(ctx context.Context, b *bench, result *Case) error {
 
 const (
 	overloadFactor  = 2
-	overloadCallers = 20_000 // more than the node lets wait: whoever is refused at once is free at once
+	overloadCallers = 20_000 // more than the node lets wait; as many are hired as wait at once
 	overloadWithin  = time.Second
 )
 
@@ -80,15 +80,24 @@ func overload(ctx context.Context, b *bench, result *Case) error {
 		rate := float64(max(100, overloadFactor*reached.Load()))
 		return w.counted(open(ctx, d, overloadCallers, rate, !b.Random, func(int) client { return inProcess(w.nodes[0], overloadWithin, spend(acme)) })), nil
 	}}
+	alone := arm{"the load alone", "the same, but nobody is asked: what it costs to make it", func(ctx context.Context, d time.Duration) (tally, error) {
+		rate := float64(max(100, overloadFactor*reached.Load()))
+		return open(ctx, d, overloadCallers, rate, !b.Random, func(int) client {
+			return func(context.Context, string) outcome { return refused }
+		}), nil
+	}}
 	if _, err := best.run(ctx, b.Each); err != nil { // so that the first round has a rate, whichever arm it begins with
 		return err
 	}
-	all, err := b.alternate(ctx, result, best, twice)
+	all, err := b.alternate(ctx, result, best, twice, alone)
 	if err != nil {
 		return err
 	}
 	over := all["twice that"].sum()
 	result.atLeast("decided at twice the best rate, against the best", ratio(all["twice that"].rates(), all["best"].rates()), 0.9)
+	if left := all["twice that"].perProcessor(all["the load alone"]); left != nil {
+		result.shown("the same, for the processor's time that making the load leaves", ratio(left, all["best"].perProcessor(nil)), "")
+	}
 	result.atMost("slowest answer", float64(over.slowest)/float64(overloadWithin), "deadlines", 1.25)
 	result.shown("answered 503 at once or in time", float64(over.counts[unavailable])/float64(max(1, over.latency.n))*100+1e-9, "%")
 	result.shown("most memory in use", float64(heap.Load())/(1<<20), "MiB")

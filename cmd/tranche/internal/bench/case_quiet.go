@@ -54,6 +54,7 @@ func exhausted(ctx context.Context, b *bench, result *Case) error {
 		return err
 	}
 	result.atLeast("refusals against the handler that decides nothing", ratio(all["refusals"].rates(), all["no-op handler"].rates()), 0.65)
+	result.processor("the same, by the processor's time for each answer", all["no-op handler"], all["refusals"])
 	refusals := all["refusals"].sum()
 	result.shown("write-ahead log meanwhile, of what else the node does, for each refusal", max(1e-9, float64(after-before)/float64(max(1, refusals.decided()))), "bytes")
 	return w.settleBooks(ctx, result, "the node")

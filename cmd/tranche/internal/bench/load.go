@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"tranche/allocation"
@@ -13,6 +12,7 @@ import (
 const (
 	patience    = 5 * time.Second  // the deadline of a request where the case is not about deadlines
 	truthWithin = 30 * time.Second // for an id whose outcome was unknown
+	leastPause  = time.Millisecond // between requests of an open loop: those that are due together are sent together
 )
 
 // outcome is what a client was told of one request.
@@ -100,61 +100,92 @@ func closed(ctx context.Context, d time.Duration, callers int, byTime bool, each
 // tallies is how many tallies the callers share: each of many thousands with one of its own would take memory.
 const tallies = 64
 
-// callersOf runs the callers, and joins what they noted.
-func callersOf(callers int, body func(i int, n note)) tally {
-	var shared [tallies]struct {
+// crew is callers that run, and what they noted.
+type crew struct {
+	shared [tallies]struct {
 		sync.Mutex
 		tally
 	}
-	began := time.Now()
-	var all sync.WaitGroup
-	for i := range callers {
-		t := &shared[i%tallies]
-		all.Go(func() {
-			body(i, func(o outcome, due, asked time.Duration, counts bool) {
-				t.Lock()
-				defer t.Unlock()
-				t.counts[o]++
-				t.latency.add(due)
-				t.slowest = max(t.slowest, asked)
-				if !counts && o <= refused {
-					t.after++
-				}
-			})
+	all   sync.WaitGroup
+	began time.Time
+}
+
+// hire starts one more caller.
+func (c *crew) hire(i int, body func(i int, n note)) {
+	t := &c.shared[i%tallies]
+	c.all.Go(func() {
+		body(i, func(o outcome, due, asked time.Duration, counts bool) {
+			t.Lock()
+			defer t.Unlock()
+			t.counts[o]++
+			t.latency.add(due)
+			t.slowest = max(t.slowest, asked)
+			if !counts && o <= refused {
+				t.after++
+			}
 		})
+	})
+}
+
+// wait returns what was noted when all callers have ended.
+func (c *crew) wait() (sum tally) {
+	c.all.Wait()
+	for i := range c.shared {
+		sum.merge(&c.shared[i].tally)
 	}
-	all.Wait()
-	var sum tally
-	for i := range shared {
-		sum.merge(&shared[i].tally)
-	}
-	sum.took = time.Since(began)
+	sum.took = time.Since(c.began)
 	return sum
+}
+
+// callersOf runs the callers, and joins what they noted.
+func callersOf(callers int, body func(i int, n note)) tally {
+	c := &crew{began: time.Now()}
+	for i := range callers {
+		c.hire(i, body)
+	}
+	return c.wait()
 }
 
 // open sends requests at a rate of so many a second, whatever becomes of those before, as long as one of the callers is
 // free. A request's latency counts from when it was due: one that had to wait for a caller is late, not left out. The rate
 // is that of the decisions within the time; those that come later are in the books, and count for nothing else.
+//
+// A caller is hired when a request is due and none is free. So there are as many as requests wait at once, and one that is
+// refused at once costs no more than to hand it over.
 func open(ctx context.Context, d time.Duration, callers int, perSecond float64, byTime bool, each func(caller int) client) tally {
-	var tickets atomic.Int64
 	began := time.Now()
-	end := began.Add(d)
-	most := int64(perSecond * d.Seconds())
-	t := callersOf(callers, func(i int, n note) {
-		ask, names := each(i), newIDs(byTime)
-		for ctx.Err() == nil {
-			ticket := tickets.Add(1) - 1
-			if ticket >= most {
-				return
+	c, work, end := &crew{began: began}, make(chan time.Time), began.Add(d)
+	body := func(first time.Time) func(int, note) {
+		return func(i int, n note) {
+			ask, names := each(i), newIDs(byTime)
+			for due, more := first, true; more; due, more = <-work {
+				id, asked := names.next(), time.Now()
+				o := ask(ctx, id)
+				now := time.Now()
+				n(truth(ctx, ask, id, o), now.Sub(due), now.Sub(asked), now.Before(end))
 			}
-			due := began.Add(time.Duration(float64(ticket) / perSecond * float64(time.Second)))
-			time.Sleep(time.Until(due))
-			id, asked := names.next(), time.Now()
-			o := ask(ctx, id)
-			now := time.Now()
-			n(truth(ctx, ask, id, o), now.Sub(due), now.Sub(asked), now.Before(end))
 		}
-	})
+	}
+	hired := 0
+	for ticket, most := int64(0), int64(perSecond*d.Seconds()); ticket < most && ctx.Err() == nil; ticket++ {
+		due := began.Add(time.Duration(float64(ticket) / perSecond * float64(time.Second)))
+		if wait := time.Until(due); wait > 0 {
+			time.Sleep(max(wait, leastPause))
+		}
+		select {
+		case work <- due:
+			continue
+		default:
+		}
+		if hired == callers {
+			work <- due
+			continue
+		}
+		c.hire(hired, body(due))
+		hired++
+	}
+	close(work)
+	t := c.wait()
 	t.took = d
 	return t
 }

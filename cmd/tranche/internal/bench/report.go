@@ -122,6 +122,34 @@ func (s *series) rates() (rates []float64) {
 	return rates
 }
 
+// processor shows how the processor's time for each answer of one arm compares with that of another, which a busy machine
+// disturbs less than rates.
+func (c *Case) processor(name string, of, by *series) {
+	if f := ratio(by.perProcessor(nil), of.perProcessor(nil)); f > 0 {
+		c.shown(name, f, "")
+	}
+}
+
+// perProcessor is decisions for each second of the processor's time, without what the load of another arm took to be made,
+// request by request; nil where that time is not known.
+func (s *series) perProcessor(load *series) (list []float64) {
+	each := 0.0
+	if load != nil {
+		t := load.sum()
+		each = t.cpu / float64(max(1, t.latency.n))
+	}
+	for i := range s.rounds {
+		t := &s.rounds[i]
+		if t.cpu <= 0 {
+			return nil
+		}
+		if left := t.cpu - each*float64(t.latency.n); left > 0 {
+			list = append(list, float64(t.decided())/left)
+		}
+	}
+	return list
+}
+
 func (s *series) medians() (list []float64) {
 	for i := range s.rounds {
 		list = append(list, float64(s.rounds[i].latency.quantile(0.5)))
