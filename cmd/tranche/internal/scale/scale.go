@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -128,7 +129,8 @@ type world struct {
 	admin    string
 	regions  []*region
 	declared int
-	versions map[string]int64
+	mu       sync.Mutex
+	versions map[string]int64 // of budgets
 }
 
 type replica struct {

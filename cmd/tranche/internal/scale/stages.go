@@ -5,25 +5,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // stage declares budgets until there are n, lets all regions store them, and measures what calls and changes cost then.
 func (w *world) stage(ctx context.Context, n int) (Stage, error) {
 	s := Stage{Budgets: n}
+	if err := w.declareMany(ctx, n-lastDeclared); err != nil {
+		return s, err
+	}
 	var last []time.Duration
-	for w.declared < n {
+	for ; w.declared < n; w.declared++ {
 		at := time.Now()
 		if err := w.declare(ctx, w.declared, 1000*int64(w.o.Regions)); err != nil {
 			return s, err
 		}
-		w.declared++
-		if last = append(last, time.Since(at)); len(last) > 100 {
-			last = last[1:]
-		}
-		if w.declared%1000 == 0 {
-			w.o.Progress("%d of %d budgets are declared", w.declared, w.o.Budgets)
-		}
+		last = append(last, time.Since(at))
 	}
 	s.Declare = median(last)
 	for i, r := range w.regions {
@@ -38,6 +37,44 @@ func (w *world) stage(ctx context.Context, n int) (Stage, error) {
 	}
 	w.o.Progress("calls with %d budgets", n)
 	return s, w.measure(ctx, &s)
+}
+
+const (
+	lastDeclared = 100 // are measured, one after the other
+	declarers    = 32  // declare the rest: the coordinator gathers what they ask for at once
+)
+
+// declareMany declares budgets until there are n.
+func (w *world) declareMany(ctx context.Context, n int) error {
+	var all sync.WaitGroup
+	var next, done atomic.Int64
+	next.Store(int64(w.declared))
+	failed := make(chan error, declarers)
+	for range declarers {
+		all.Go(func() {
+			for len(failed) == 0 {
+				number := int(next.Add(1)) - 1
+				if number >= n {
+					return
+				}
+				if err := w.declare(ctx, number, 1000*int64(w.o.Regions)); err != nil {
+					failed <- err
+					return
+				}
+				if so := w.declared + int(done.Add(1)); so%1000 == 0 {
+					w.o.Progress("%d of %d budgets are declared", so, w.o.Budgets)
+				}
+			}
+		})
+	}
+	all.Wait()
+	w.declared = max(w.declared, n)
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
 }
 
 // measure takes the cost of quiet calls and of changes.
@@ -91,7 +128,10 @@ func (w *world) declare(ctx context.Context, number int, limit int64) error {
 		"window": map[string]string{"every": "1m"}, "allocation": map[string]any{"policy": "fixed", "weights": weights},
 	}
 	method, path, headers := http.MethodPost, "/v1/budgets", []string(nil)
-	if v := w.versions[name]; v > 0 {
+	w.mu.Lock()
+	v := w.versions[name]
+	w.mu.Unlock()
+	if v > 0 {
 		method, path, headers = http.MethodPut, path+"/"+name, []string{"If-Match", fmt.Sprintf("%q", fmt.Sprint(v))}
 	}
 	text, err := w.must(ctx, method, path, body, headers...)
@@ -102,6 +142,8 @@ func (w *world) declare(ctx context.Context, number int, limit int64) error {
 		Version int64 `json:"version"`
 	}
 	err = json.Unmarshal(text, &answer)
+	w.mu.Lock()
 	w.versions[name] = answer.Version
+	w.mu.Unlock()
 	return err
 }
