@@ -7,15 +7,11 @@ import (
 	"net"
 	"time"
 
-	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	servicev3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/status"
 
 	"tranche/regional"
 	"tranche/regional/envoy"
+	"tranche/regional/envoy/baseline"
 )
 
 const (
@@ -25,59 +21,48 @@ const (
 
 var grpcMapping = []byte(`domains: {edge: {entries: {tenant: {label: tenant}, admission_id: {is: admission_id}}}}`)
 
-// noLimit decides nothing: it gives the answer that the node gave once.
-type noLimit struct {
-	servicev3.UnimplementedRateLimitServiceServer
-	answer *servicev3.RateLimitResponse
-}
-
-// ShouldRateLimit answers.
-func (n *noLimit) ShouldRateLimit(context.Context, *servicev3.RateLimitRequest) (*servicev3.RateLimitResponse, error) {
-	return n.answer, nil
-}
-
 // serveGRPC serves until the world is closed, and connects clients.
-func (w *world) serveGRPC(s *grpc.Server) ([]servicev3.RateLimitServiceClient, error) {
+func (w *world) serveGRPC(s *grpc.Server) (clients []*baseline.Client, err error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
 	go func() { _ = s.Serve(listener) }() // ends with Stop
 	w.closers = append(w.closers, s.Stop)
-	var clients []servicev3.RateLimitServiceClient
 	for range grpcConnections {
-		conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		c, err := baseline.Connect(listener.Addr().String())
 		if err != nil {
 			return nil, fmt.Errorf("connect: %w", err)
 		}
-		w.closers = append(w.closers, func() { _ = conn.Close() })
-		clients = append(clients, servicev3.NewRateLimitServiceClient(conn))
+		w.closers = append(w.closers, c.Close)
+		clients = append(clients, c)
 	}
 	return clients, nil
 }
 
-func rateLimitRequest(id string) *servicev3.RateLimitRequest {
-	return &servicev3.RateLimitRequest{Domain: "edge", Descriptors: []*descriptorv3.RateLimitDescriptor{{
-		Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: "tenant", Value: "acme"}, {Key: "admission_id", Value: id}},
-	}}}
-}
-
 // overGRPC is a client of Envoy's rate limit service.
-func overGRPC(c servicev3.RateLimitServiceClient) client {
+func overGRPC(c *baseline.Client) client {
 	return func(ctx context.Context, id string) outcome {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
-		answer, err := c.ShouldRateLimit(ctx, rateLimitRequest(id))
-		switch {
-		case status.Code(err) == codes.Unavailable:
-			return unknown // an error of Envoy's service does not say whether something was charged
+		switch told, _, err := c.Ask(ctx, "edge", [2]string{"tenant", "acme"}, [2]string{"admission_id", id}); {
 		case err != nil:
 			return failed
-		case answer.GetOverallCode() == servicev3.RateLimitResponse_OK:
+		case told == baseline.Unavailable:
+			return unknown
+		case told == baseline.OK:
 			return admitted
 		}
 		return refused
 	}
+}
+
+func (w *world) grpcArm(b *bench, name string, clients []*baseline.Client, books bool) arm {
+	return arm{name, "256 calls at once over 16 connections", func(ctx context.Context, d time.Duration) (tally, error) {
+		return w.withBatches(books, func() tally {
+			return closed(ctx, d, grpcCalls, !b.Random, func(i int) client { return overGRPC(clients[i%len(clients)]) })
+		}), nil
+	}}
 }
 
 // rateLimits is one budget over Envoy's rate limit service, beside a service that decides nothing.
@@ -100,16 +85,14 @@ func rateLimits(ctx context.Context, b *bench, result *Case) error {
 	}
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	answer, err := node[0].ShouldRateLimit(within, rateLimitRequest("the-length"), grpc.WaitForReady(true))
-	if err != nil || answer.GetOverallCode() != servicev3.RateLimitResponse_OK {
-		return errors.Join(err, fmt.Errorf("the node answers %s", answer.GetOverallCode()))
+	told, answer, err := node[0].Ask(within, "edge", [2]string{"tenant", "acme"}, [2]string{"admission_id", "the-length"})
+	if err != nil || told != baseline.OK {
+		return errors.Join(errors.New("the node does not admit over gRPC"), err)
 	}
 	var first tally
 	first.counts[admitted]++
 	w.counted(first)
-	plain := grpc.NewServer()
-	servicev3.RegisterRateLimitServiceServer(plain, &noLimit{answer: answer})
-	nothing, err := w.serveGRPC(plain)
+	nothing, err := w.serveGRPC(baseline.NoOp(answer))
 	if err != nil {
 		return err
 	}
@@ -120,12 +103,4 @@ func rateLimits(ctx context.Context, b *bench, result *Case) error {
 	result.atLeast("the rate limit service against one that decides nothing", ratio(all["rate limit service"].rates(), all["no-op service"].rates()), 0.55)
 	result.processor("the same, by the processor's time for each answer", all["no-op service"], all["rate limit service"])
 	return w.settleBooks(ctx, result, "the node")
-}
-
-func (w *world) grpcArm(b *bench, name string, clients []servicev3.RateLimitServiceClient, books bool) arm {
-	return arm{name, "256 calls at once over 16 connections", func(ctx context.Context, d time.Duration) (tally, error) {
-		return w.withBatches(books, func() tally {
-			return closed(ctx, d, grpcCalls, !b.Random, func(i int) client { return overGRPC(clients[i%len(clients)]) })
-		}), nil
-	}}
 }
