@@ -82,6 +82,7 @@ type AdmissionLine struct {
 	Overdraft  int64   `json:"overdraft"`
 	OnLapse    string  `json:"on_lapse"`
 
+	Override    string `json:"override,omitempty"`    // the id of the override that Limit included
 	Enforcement string `json:"enforcement,omitempty"` // Shadow or Meter, if the budget was not enforced; then it may be over its share
 	Would       Reason `json:"would,omitempty"`       // see Uncharged: why nothing was charged; Allow where it was for another budget's sake
 }

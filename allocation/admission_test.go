@@ -113,7 +113,7 @@ func (m *decideModel) used(k UsageKey) (spent, held, overdraft int64) {
 func (m *decideModel) free(k UsageKey) int64 {
 	spent, held, _ := m.used(k)
 	r := m.rows[k]
-	return max(0, min(r.granted-r.returned, r.target, m.Catalogue.limit(k.Budget))-spent-held)
+	return max(0, min(r.granted-r.returned, r.target, m.Catalogue.limit(k))-spent-held)
 }
 
 // giveBack is what a row must have returned by now.

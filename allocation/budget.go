@@ -100,6 +100,8 @@ type Budget struct {
 	EnforceFor *EnforceFor `json:"enforce_for,omitempty" yaml:"enforce_for,omitempty"`
 	// EnforcementUntil ends shadow or meter by itself; from then on the budget is enforced. 0: no end.
 	EnforcementUntil Instant `json:"enforcement_until,omitempty" yaml:"enforcement_until,omitempty"`
+	// Override is a temporary raise, which Limit includes while it stands. Only `tranche override` makes one.
+	Override *Override `json:"override,omitempty" yaml:"override,omitempty"`
 }
 
 // Policy says which region may spend how much. "fixed" has Weights. "demand" hands

@@ -34,6 +34,7 @@ func (b Budget) Validate() error {
 	}
 	found = append(found, Labels(b.Match).problems("match")...)
 	b.checkOpening(&found)
+	b.checkOverride(&found)
 	b.checkCounted(&found)
 	b.checkProtected(&found)
 	b.checkLadder(&found)

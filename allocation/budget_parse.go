@@ -147,6 +147,7 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 		"instead_of":    r.text(&b.InsteadOf),
 		"counted":       r.text(&b.Counted),
 		"synthetic":     r.truth(&b.Synthetic),
+		"override":      r.override(b),
 		"allocation": r.object(map[string]readField{
 			"policy": r.text(&b.Allocation.Policy),
 			"weights": r.entries(func(key string) readField {
@@ -353,4 +354,12 @@ func kindOf(value any) string {
 		return "is true or false"
 	}
 	return "is an object"
+}
+
+func (r *budgetReader) override(b *Budget) readField {
+	return func(path string, value any) {
+		o := &Override{}
+		b.Override = o
+		r.object(map[string]readField{"id": r.text(&o.ID), "units": r.count(&o.Units, 1, MaxUnits), "until": r.parsed(&o.Until), "by": r.text(&o.By)})(path, value)
+	}
 }

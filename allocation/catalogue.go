@@ -97,13 +97,22 @@ func (c *Catalogue) Budgets() []ConfiguredBudget {
 	return slices.SortedFunc(maps.Values(c.budgets), func(a, b ConfiguredBudget) int { return compare(a.Budget.Name, b.Budget.Name) })
 }
 
-// limit is the newest limit that is known of a budget; a deleted one has limit 0.
-func (c *Catalogue) limit(name string) int64 {
-	b, ok := c.budgets[name]
+// limit is the newest limit that is known of a budget, in a period; a deleted one has limit 0.
+func (c *Catalogue) limit(key UsageKey) int64 {
+	limit, _ := c.raised(key)
+	return limit
+}
+
+// raised is the limit, and the id of the override that it includes; empty: it includes none.
+func (c *Catalogue) raised(key UsageKey) (limit int64, override string) {
+	b, ok := c.budgets[key.Budget]
 	if !ok || b.Deleted {
-		return 0
+		return 0, ""
 	}
-	return b.Budget.LimitOrZero()
+	if o := b.Budget.Override; o != nil {
+		return b.Budget.LimitIn(key.Period), b.Budget.OverrideIn(key.Period)
+	}
+	return b.Budget.LimitOrZero(), ""
 }
 
 // Terms are the opened terms of a budget, by start.

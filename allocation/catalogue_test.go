@@ -131,8 +131,8 @@ func TestWithLeavesTheOldCatalogue(t *testing.T) {
 		number               int64
 	}{{one, 1, 1, 1, 1, 1}, {two, 2, 2, 2, 9, 2}, {three, 2, 1, 1, 0, 3}} {
 		plan := c.Plan(request(Spend, "x", requests(1)), firstMinute)
-		if len(c.Budgets()) != c.budgets || len(plan.Lines) != c.hits || len(c.Terms("a")) != c.terms || c.limit("a") != c.most || c.Number != c.number || c.Region != "here" {
-			t.Errorf("catalogue %d: %d budgets, %d hit, %d terms of a, limit %d", i+1, len(c.Budgets()), len(plan.Lines), len(c.Terms("a")), c.limit("a"))
+		if len(c.Budgets()) != c.budgets || len(plan.Lines) != c.hits || len(c.Terms("a")) != c.terms || c.limit(UsageKey{Budget: "a"}) != c.most || c.Number != c.number || c.Region != "here" {
+			t.Errorf("catalogue %d: %d budgets, %d hit, %d terms of a, limit %d", i+1, len(c.Budgets()), len(plan.Lines), len(c.Terms("a")), c.limit(UsageKey{Budget: "a"}))
 		}
 	}
 	for c, want := range map[*Catalogue][]Instant{one: {firstMinute}, two: {firstMinute, firstMinute + 180}, three: {firstMinute + 180}} {
@@ -147,7 +147,7 @@ func TestWithLeavesTheOldCatalogue(t *testing.T) {
 	if got, ok := three.Budget("a"); !ok || !got.Deleted || got.Version != 3 {
 		t.Errorf("the deleted budget is remembered as %+v", got)
 	}
-	if empty := NewCatalogue("here").With(0, nil, nil, []ShareRef{{"a", 0}}); empty.limit("a") != 0 || len(empty.Terms("a")) != 0 {
+	if empty := NewCatalogue("here").With(0, nil, nil, []ShareRef{{"a", 0}}); empty.limit(UsageKey{Budget: "a"}) != 0 || len(empty.Terms("a")) != 0 {
 		t.Error("an empty catalogue is not empty")
 	}
 	// A term that is sent again takes the place of the one with its start.

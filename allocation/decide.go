@@ -211,10 +211,10 @@ func (l Line) Key() string {
 
 // judge says whether one budget would admit its cost. It charges nothing.
 func (l *Locked) judge(p Plan, line Line) BudgetDecision {
-	limit := l.Catalogue.limit(line.UsageKey.Budget)
+	limit, override := l.Catalogue.raised(line.UsageKey)
 	b := BudgetDecision{
 		UsageKey: line.UsageKey, Until: line.Until, Unit: line.Budget.Unit, Version: line.Version, Limit: limit,
-		Requested: line.Cost, Reason: Allow,
+		Requested: line.Cost, Reason: Allow, Override: override,
 	}
 	u := l.Usage[line.UsageKey]
 	if u != nil {
@@ -317,7 +317,7 @@ func (l *Locked) charge(p Plan, d *Decision) {
 		al := AdmissionLine{
 			UsageKey: line.UsageKey, Until: line.Until, Unit: b.Unit, Version: b.Version, Generation: b.Generation,
 			Limit: b.Limit, Requested: line.Cost, OnLapse: cmp.Or(line.Budget.OnLapse, OnLapseSpend),
-			Enforcement: b.Enforcement, Would: uncharged(*b, d.Would),
+			Enforcement: b.Enforcement, Would: uncharged(*b, d.Would), Override: b.Override,
 		}
 		if al.Uncharged() {
 			al.Remaining, al.Share = b.Remaining, b.Share

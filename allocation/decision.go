@@ -58,6 +58,8 @@ type BudgetDecision struct {
 	Reason     Reason  `json:"reason"`
 	// Enforcement is Shadow or Meter, if the budget is not enforced for the request; Reason then refuses nobody.
 	Enforcement string `json:"enforcement,omitempty"`
+	// Override is the id of the override that Limit includes.
+	Override string `json:"override,omitempty"`
 }
 
 // refusal makes a refused decision.
@@ -126,7 +128,7 @@ func (l *Locked) answer(r Request, a *Admission, replayed bool) Decision {
 		d.Budgets = append(d.Budgets, BudgetDecision{
 			UsageKey: line.UsageKey, Until: line.Until, Unit: line.Unit, Version: line.Version, Generation: line.Generation,
 			Limit: line.Limit, Share: line.Share, Requested: line.Requested, Charged: line.Held + line.Spent, Overdraft: line.Overdraft,
-			Remaining: line.Remaining, Reason: Allow, Enforcement: line.Enforcement,
+			Remaining: line.Remaining, Reason: Allow, Enforcement: line.Enforcement, Override: line.Override,
 		})
 		if !line.Uncharged() {
 			continue

@@ -256,6 +256,9 @@ func Stricter(a, b ConfiguredBudget) ConfiguredBudget {
 	out := b
 	limit := min(a.Budget.LimitOrZero(), b.Budget.LimitOrZero())
 	protected := min(max(a.Budget.Protected, b.Budget.Protected), limit)
+	if limit != b.Budget.LimitOrZero() {
+		out.Budget.Override = a.Budget.Override // whose limit counts, its override ends
+	}
 	out.Budget.Limit, out.Budget.Protected, out.Deleted = &limit, protected, a.Deleted || b.Deleted
 	out.Budget.stricter(a.Budget)
 	if limit != b.Budget.LimitOrZero() || protected != b.Budget.Protected || out.Deleted != b.Deleted || !sameEnforcement(out.Budget, b.Budget) {

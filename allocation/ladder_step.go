@@ -45,7 +45,7 @@ func (l *Locked) step(p Plan, line Line) (LadderStep, Reason) {
 		return step, Allow
 	}
 	rungs := line.Budget.Ladder.rungs(p.priority())
-	step.Percent, step.Of = l.used(u, line, l.Catalogue.limit(line.UsageKey.Budget))
+	step.Percent, step.Of = l.used(u, line, l.Catalogue.limit(line.UsageKey))
 	reason, action := rungs.rung(step.Percent)
 	if step.Action = action; step.Of == OfBudget {
 		step.ObservedAt = l.ObservedAt

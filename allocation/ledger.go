@@ -157,7 +157,7 @@ func without(names, drop []string) []string {
 // A draining region's weight goes to the others; the part of a region that has no incarnation yet stays unallocated.
 // Manual moves stand while the budget's version does, as long as both of their regions are holders.
 func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generation) (Ledger, error) {
-	l = l.cut(from)
+	l = l.cut(from).cutAtEnd(b.Override, from)
 	sameVersion := version == l.Version
 	l.Version, l.Members = version, m.Number
 	if !l.Template {
@@ -168,8 +168,9 @@ func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generat
 		if e.From < from {
 			continue
 		}
-		e.Limit, e.Highest, e.Protected = *b.Limit, max(e.Highest, *b.Limit), b.Protected
-		left, givable := b, e.Givable()
+		left := b.In(l.Periods.At(e.From).Start)
+		e.Limit, e.Highest, e.Protected = *left.Limit, max(e.Highest, *left.Limit), left.Protected
+		givable := e.Givable()
 		left.Limit = &givable
 		split := l.split(left, m)
 		if l.followsDemand() {

@@ -104,6 +104,10 @@ func (w *ledgerWorld) follow(t *rapid.T) {
 	w.budget.Allocation.Weights = map[string]int64{
 		"a": rapid.Int64Range(0, 3).Draw(t, "weight a"), "b": rapid.Int64Range(0, 3).Draw(t, "weight b"), "c": 1,
 	}
+	w.budget.Override = nil
+	if limit := *w.budget.Limit; limit > 0 && rapid.Bool().Draw(t, "override") {
+		w.budget.Override = &Override{ID: "o", Units: rapid.Int64Range(1, limit).Draw(t, "units"), Until: Instant(rapid.IntRange(600, 900).Draw(t, "until")), By: "x"}
+	}
 	w.refollow()
 }
 
@@ -115,6 +119,11 @@ func (w *ledgerWorld) refollow() {
 	next, err := w.ledger.Follow(b, w.version, w.running, w.members, w.next())
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	for i := w.running; i < next.Periods.Len(); i++ {
+		if start := next.Periods.At(i).Start; next.EntryAt(i).Limit != b.LimitIn(start) {
+			w.t.Fatalf("the period of %s has limit %d, and the budget %d", start, next.EntryAt(i).Limit, b.LimitIn(start))
+		}
 	}
 	w.change(next)
 }

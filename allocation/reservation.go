@@ -76,7 +76,7 @@ func (l *Locked) settleLine(a *Admission, line *AdmissionLine, cost int64) {
 	u.Reserved -= line.Held
 	fits := line.Held
 	if l.shut(*line) == "" {
-		fits = max(fits, u.SpendableBy(a.First.Priority, l.Catalogue.limit(line.UsageKey.Budget)))
+		fits = max(fits, u.SpendableBy(a.First.Priority, l.Catalogue.limit(line.UsageKey)))
 	}
 	more := max(0, cost-line.Spent)
 	charge := min(more, fits)
@@ -209,7 +209,7 @@ func (l *Locked) extend(r Request, a *Admission) Outcome {
 
 // roomFor is how much more a budget that is not enforced holds for a reservation: in shadow all or nothing.
 func (l *Locked) roomFor(a *Admission, line AdmissionLine, more int64) int64 {
-	room := l.Usage[line.UsageKey].SpendableBy(a.First.Priority, l.Catalogue.limit(line.UsageKey.Budget))
+	room := l.Usage[line.UsageKey].SpendableBy(a.First.Priority, l.Catalogue.limit(line.UsageKey))
 	if l.shut(line) != "" || line.Enforcement == Shadow && more > room {
 		return 0
 	}
@@ -219,7 +219,7 @@ func (l *Locked) roomFor(a *Admission, line AdmissionLine, more int64) int64 {
 // affords says whether every line of a reservation can grow as asked; if not, the refusal of the first that cannot.
 func (l *Locked) affords(r Request, a *Admission) (Decision, bool) {
 	for _, line := range a.charged() {
-		u, limit := l.Usage[line.UsageKey], l.Catalogue.limit(line.UsageKey.Budget)
+		u, limit := l.Usage[line.UsageKey], l.Catalogue.limit(line.UsageKey)
 		more := r.Costs[line.Unit] - line.Held
 		reason := l.shut(*line)
 		if more <= 0 || line.Enforcement != "" || reason == "" && more <= u.SpendableBy(a.First.Priority, limit) {
@@ -271,7 +271,7 @@ func (l *Locked) told(r Request, a *Admission) Decision {
 	for i := range d.Budgets {
 		b := &d.Budgets[i]
 		if u := l.Usage[b.UsageKey]; u != nil {
-			b.Remaining, b.Share = u.SpendableBy(a.First.Priority, l.Catalogue.limit(b.Budget)), u.Granted-u.Returned
+			b.Remaining, b.Share = u.SpendableBy(a.First.Priority, l.Catalogue.limit(b.UsageKey)), u.Granted-u.Returned
 			b.Protected = u.Protected
 		}
 	}

@@ -74,7 +74,7 @@ func (m *decideModel) admit(t *rapid.T) {
 func (m *decideModel) judgeAll(plan Plan) Reason {
 	for _, p := range plan.Lines {
 		spent, _, _ := m.used(p.UsageKey)
-		limit := m.Catalogue.limit(p.UsageKey.Budget)
+		limit := m.Catalogue.limit(p.UsageKey)
 		switch {
 		case m.Usage[p.UsageKey].Sealed:
 			return Sealed
@@ -214,7 +214,7 @@ func (m *decideModel) extend(t *rapid.T) {
 
 func (m *decideModel) refusesMore(l AdmissionLine, more int64) Reason {
 	spent, _, _ := m.used(l.UsageKey)
-	limit := m.Catalogue.limit(l.UsageKey.Budget)
+	limit := m.Catalogue.limit(l.UsageKey)
 	switch {
 	case m.Stopped != "":
 		return m.Stopped
@@ -285,7 +285,7 @@ func (m *decideModel) check(t *rapid.T) {
 		switch {
 		case u.Spent != spent || u.Reserved != held || u.Overdraft != overdraft || u.Granted != r.granted || u.Returned != r.returned:
 			t.Fatalf("%+v\nis by what the ids were told spent %d, reserved %d, overdraft %d; granted %d, returned %d", *u, spent, held, overdraft, r.granted, r.returned)
-		case spent+held > u.Granted-u.Returned || u.Overflowed() || u.Spendable(m.Catalogue.limit(k.Budget)) != m.free(k):
+		case spent+held > u.Granted-u.Returned || u.Overflowed() || u.Spendable(m.Catalogue.limit(k)) != m.free(k):
 			t.Fatalf("overspent: %+v", *u)
 		case u.Spent < was.Spent || u.Overdraft < was.Overdraft || u.Returned < was.Returned || u.Granted < was.Granted:
 			t.Fatalf("a counter fell: %+v was %+v", *u, was)

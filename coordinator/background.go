@@ -76,6 +76,9 @@ func (s *Service) round(ctx context.Context) error {
 	if err := s.finishRebalances(ctx); err != nil {
 		return fmt.Errorf("finish rebalances: %w", err)
 	}
+	if err := s.endOverrides(ctx); err != nil {
+		return fmt.Errorf("end overrides: %w", err)
+	}
 	if err := s.strandedWork(ctx); err != nil {
 		return err
 	}

@@ -77,7 +77,15 @@ func (s *Service) changeBudget(ctx context.Context, who actor, name string, b *a
 		if err := on.check(name, cur); err != nil {
 			return Change{}, err
 		}
-		plan, err := s.planBudget(name, b, cur)
+		next := b
+		if b != nil {
+			kept, err := keepOverride(*b, cur)
+			if err != nil {
+				return Change{}, err
+			}
+			next = &kept
+		}
+		plan, err := s.planBudget(name, next, cur)
 		if err == nil {
 			err = s.checkLoosened(who, &plan, cur)
 		}
@@ -122,6 +130,22 @@ func (s *state) addLedger(c *Change, w ledgerWrite) {
 }
 
 func (s *Service) planBudget(name string, b *allocation.Budget, cur *doc[BudgetDocument]) (budgetPlan, error) {
+	warning := ""
+	if b != nil {
+		var err error
+		if warning, err = s.checkBudget(name, *b, cur); err != nil {
+			return budgetPlan{}, err
+		}
+	}
+	plan, err := s.planUnchecked(name, b, cur)
+	if warning != "" {
+		plan.answer.Warnings = append(plan.answer.Warnings, warning)
+	}
+	return plan, err
+}
+
+// planUnchecked is planBudget for a budget that must be taken as it is.
+func (s *Service) planUnchecked(name string, b *allocation.Budget, cur *doc[BudgetDocument]) (budgetPlan, error) {
 	plan := budgetPlan{act: "budget.create", next: BudgetDocument{Format: documentFormat, Changed: s.now().UTC(), Version: s.state.versionAfter(0, allocation.History{})}}
 	if s.state.deployment == nil {
 		return plan, errStarting
@@ -130,8 +154,6 @@ func (s *Service) planBudget(name string, b *allocation.Budget, cur *doc[BudgetD
 		return plan, refused("delete does not help: names are remembered; use a template", "there are %d budgets already", maxBudgets)
 	}
 	var old allocation.Budget
-	var warning string
-	var err error
 	if cur != nil {
 		old = cur.value.Budget
 		plan.next.Version, plan.next.OpenedThrough = s.state.versionAfter(cur.value.Version, cur.value.Under), cur.value.OpenedThrough
@@ -145,10 +167,9 @@ func (s *Service) planBudget(name string, b *allocation.Budget, cur *doc[BudgetD
 		plan.act, plan.next.Deleted = "budget.delete", true
 		plan.next.Budget = old
 		plan.next.Budget.Limit = new(int64)
-	} else if plan.next.Budget = *b; true {
-		if warning, err = s.checkBudget(name, *b, cur); err != nil {
-			return plan, err
-		}
+		plan.next.Budget.Override = nil
+	} else {
+		plan.next.Budget = *b
 	}
 	plan.next.Number, plan.next.Under = s.state.deployment.value.Config+1, s.state.descent().History
 	following := s.planLedgers(&plan, cur)
@@ -156,9 +177,6 @@ func (s *Service) planBudget(name string, b *allocation.Budget, cur *doc[BudgetD
 	plan.answer.Following = following
 	if s.clockNoted() == clockWrong {
 		plan.answer.Warnings = append(plan.answer.Warnings, "this coordinator's clock is wrong: the change may count from another period than the running one")
-	}
-	if warning != "" {
-		plan.answer.Warnings = append(plan.answer.Warnings, warning)
 	}
 	if b != nil {
 		plan.answer.Warnings = append(plan.answer.Warnings, s.timeWarnings(*b)...)

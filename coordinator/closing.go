@@ -152,7 +152,7 @@ func (s *Service) sweep(ctx context.Context) error {
 			over = append(over, c)
 		}
 	}
-	due := append(s.sweepStranded(), s.sweepFeed()...)
+	due := append(append(s.sweepStranded(), s.sweepOverrides()...), s.sweepFeed()...)
 	due = append(due, s.sweepRebalances(before)...)
 	s.state.mu.Unlock()
 	// They may be many, so without the lock: a document in the picture is replaced, never changed.

@@ -92,6 +92,8 @@ func (s *Service) planCompensation(line StrandedLine, q CompensateRequest) (Comp
 	case other != nil:
 		return Compensation{}, none, refused("cancel it first: `tranche budgets compensate "+q.Budget+" --cancel`",
 			"%s is compensated already, by %d for region %s", q.Budget, other.value.Units, other.value.Region)
+	case b.Budget.Override != nil:
+		return Compensation{}, none, refused("end it first: `tranche override end "+b.Budget.Override.ID+"`", "%s has an override, of %d until %s", q.Budget, b.Budget.Override.Units, b.Budget.Override.Until)
 	case line.Template:
 		return Compensation{}, none, refused("change its limit, which is per instance", "%s is a template", q.Budget)
 	case units <= 0 || units > line.Stranded:

@@ -54,6 +54,7 @@ const (
 	EventHistory       EventKind = "history"       // began: etcd lost history
 	EventFrozen        EventKind = "frozen"        // began, ended
 	EventBlock         EventKind = "block"         // began, ended
+	EventOverride      EventKind = "override"      // began, ended
 )
 
 // EventChange is what became of it.

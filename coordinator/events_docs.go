@@ -16,6 +16,8 @@ type ToldBudget struct {
 	Budget  string             `json:"budget"`
 	Crossed []ToldLevel        `json:"crossed,omitempty"`
 	Over    *allocation.Period `json:"over,omitempty"` // it is overcommitted, since a look in this period
+
+	Override string `json:"override,omitempty"` // the id of the one that stands
 }
 
 // ToldLevel is a part of a budget that was used up.
@@ -137,7 +139,7 @@ func (s *Service) sweepFeed() (due []Item) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.budgets)) {
-		if d := f.budgets[name]; d.value.Over == nil && !slices.ContainsFunc(d.value.Crossed, func(c ToldLevel) bool { return c.counts(s.now()) }) {
+		if d := f.budgets[name]; d.value.Over == nil && d.value.Override == "" && !slices.ContainsFunc(d.value.Crossed, func(c ToldLevel) bool { return c.counts(s.now()) }) {
 			due = append(due, d.item)
 		}
 	}

@@ -176,6 +176,9 @@ func (s *Service) lookAtBudget(name string) told {
 		t.events = append(t.events, FeedEvent{Kind: EventOvercommitted, Change: EventEnded, EventBudget: scope, Figures: use.figures(0),
 			Text: fmt.Sprintf("%s: no more is out than the limit of %d %s", name, use.Limit, use.Unit)})
 	}
+	if e, id := s.lookAtOverride(name, next.Override, scope); id != next.Override {
+		next.Override, t.events = id, append(t.events, e...)
+	}
 	if len(t.events) > 0 || cur != nil && !slices.Equal(next.Crossed, cur.value.Crossed) {
 		t.read, t.put = cur.known(key), put(key, next)
 	}

@@ -70,19 +70,21 @@ const (
 
 // ExplainedBudget is the budget as it is now, beside what the receipt says of then.
 type ExplainedBudget struct {
-	Budget         string      `json:"budget"`
-	Known          bool        `json:"known"` // false: there is none of this name any more
-	Deleted        bool        `json:"deleted,omitempty"`
-	Version        int64       `json:"version,omitempty"`
-	Limit          int64       `json:"limit"`
-	Changed        *time.Time  `json:"changed,omitempty"`
-	ChangedSince   bool        `json:"changed_since"` // it has another version than the receipt names
-	Period         string      `json:"period"`        // see PeriodRunning
-	Shares         *TermShares `json:"shares,omitempty"`
-	Closing        *Closing    `json:"closing,omitempty"` // of the whole term
-	Overcommitted  int64       `json:"overcommitted"`     // of the period
-	StrandedNow    int64       `json:"stranded_now"`      // of the running period, behind all regions that cannot be asked
-	StrandedRegion []string    `json:"stranded_in,omitempty"`
+	Budget         string               `json:"budget"`
+	Known          bool                 `json:"known"` // false: there is none of this name any more
+	Deleted        bool                 `json:"deleted,omitempty"`
+	Version        int64                `json:"version,omitempty"`
+	Limit          int64                `json:"limit"`
+	Changed        *time.Time           `json:"changed,omitempty"`
+	Override       *allocation.Override `json:"override,omitempty"`      // that the limit includes now
+	OverrideThen   *Override            `json:"override_then,omitempty"` // that the receipt's limit included
+	ChangedSince   bool                 `json:"changed_since"`           // it has another version than the receipt names
+	Period         string               `json:"period"`                  // see PeriodRunning
+	Shares         *TermShares          `json:"shares,omitempty"`
+	Closing        *Closing             `json:"closing,omitempty"` // of the whole term
+	Overcommitted  int64                `json:"overcommitted"`     // of the period
+	StrandedNow    int64                `json:"stranded_now"`      // of the running period, behind all regions that cannot be asked
+	StrandedRegion []string             `json:"stranded_in,omitempty"`
 }
 
 // ExplainedStranding is a record of the stranded history that was open at a receipt's time.
@@ -168,6 +170,7 @@ func (s *Service) budgetSince(r allocation.Receipt) ExplainedBudget {
 	if limit := d.value.Budget.Limit; limit != nil && !a.Deleted {
 		a.Limit = *limit
 	}
+	a.Override, a.OverrideThen = d.value.Budget.Override, s.state.overrideOf(r.Budget, r.Version)
 	a.ChangedSince = r.Version != 0 && d.value.Version != r.Version
 	now := s.instant()
 	for _, l := range s.state.terms[r.Budget] {

@@ -103,3 +103,8 @@ func (s *Service) Notice(ctx context.Context) error {
 	s.noticed = time.Time{}
 	return s.noticeEvents(ctx)
 }
+
+// PeriodsUntil counts the periods that run or begin before an instant.
+func PeriodsUntil(w allocation.Window, now, until allocation.Instant) int64 {
+	return periodsUntil(w, now, until)
+}

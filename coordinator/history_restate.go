@@ -201,6 +201,7 @@ func (s *Service) restateBudget(w *restating, held allocation.Share) {
 		ours := allocation.ConfiguredBudget{Budget: b.next.Budget, Version: b.next.Version, Deleted: b.next.Deleted}
 		theirs := ours
 		theirs.Version, theirs.Budget.Limit = held.Version, latestLimit(held)
+		theirs.Budget.Override = nil // of theirs only the limit is known
 		both, version := allocation.Stricter(ours, theirs), max(s.state.versionAfter(b.next.Version, b.next.Under), held.Version+lineGap)
 		if b.next.Under == now && held.Version < b.next.Version && both.Budget.LimitOrZero() == b.next.Budget.LimitOrZero() {
 			break // that is said already

@@ -66,6 +66,7 @@ func (s *Service) routes(mux *http.ServeMux) {
 		return ok(page), err
 	}, pageAfter, pageLimit)
 	s.eventRoutes(mux)
+	s.overrideRoutes(mux)
 	s.tokenRoutes(mux)
 	s.keyRoutes(mux)
 }

@@ -21,6 +21,7 @@ import (
 //	/tranche/plans/ID                          rebalances of all budgets that a selector found
 //	/tranche/strandings/REGION/SHARD           the history of what was stranded; with writeoffs/, compensations/ and
 //	                                           refusals/ see stranded_docs.go
+//	/tranche/overrides/ID                      a temporary raise of a budget
 //	/tranche/documents/KIND/NAME               configuration other than budgets: see documents_carried.go
 //	/tranche/tokens/NAME                       a credential: role, hash
 //	/tranche/receipts/REGION/KEY               a key that a region signs receipts with

@@ -203,6 +203,7 @@ type strandedDocs struct {
 	strandings    map[string]*doc[StrandingDocument] // by key
 	writeOffs     map[string]*doc[WriteOff]          // by id
 	compensations map[string]*doc[Compensation]      // by id
+	overrides     map[string]*doc[Override]          // by id
 	refusals      map[string]*doc[RefusalDocument]   // by region
 	rates         rates
 	formers       map[allocation.Holder]map[allocation.ShareRef]allocation.ShareStatement // that this replica heard itself
@@ -212,6 +213,7 @@ type strandedDocs struct {
 func (d *strandedDocs) clear() {
 	d.strandings, d.writeOffs = map[string]*doc[StrandingDocument]{}, map[string]*doc[WriteOff]{}
 	d.compensations, d.refusals = map[string]*doc[Compensation]{}, map[string]*doc[RefusalDocument]{}
+	d.overrides = map[string]*doc[Override]{}
 	d.left = map[allocation.ShareRef]bool{}
 	if d.formers == nil {
 		d.formers = map[allocation.Holder]map[allocation.ShareRef]allocation.ShareStatement{}
@@ -232,6 +234,9 @@ func (s *state) enterStranded(kind string, e Event) (bool, error) {
 	case "compensations":
 		delete(s.compensations, keyName(e.Key))
 		return true, enter(e, func(d *doc[Compensation]) { s.compensations[d.value.ID] = d })
+	case "overrides":
+		delete(s.overrides, keyName(e.Key))
+		return true, enter(e, func(d *doc[Override]) { s.overrides[d.value.ID] = d })
 	case "refusals":
 		delete(s.refusals, keyName(e.Key))
 		return true, enter(e, func(d *doc[RefusalDocument]) { s.enterRefusals(d) })

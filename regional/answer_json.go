@@ -279,6 +279,7 @@ func (b *budgetBody) write(w *jsonWriter) {
 		w.close('}')
 	}
 	w.some("enforcement", b.Enforcement)
+	w.some("override", b.Override)
 	w.close('}')
 }
 

@@ -95,6 +95,7 @@ type budgetBody struct {
 	Stale      *staleBody  `json:"stale_evidence,omitempty"`
 
 	Enforcement string `json:"enforcement,omitempty"` // shadow or meter, if it refuses nobody
+	Override    string `json:"override,omitempty"`    // the id of the override that the limit includes
 }
 
 type evidenceBody struct {
@@ -288,7 +289,7 @@ func (a *api) presentBudget(p *presented, i int) {
 		Budget: b.Budget, Instance: b.Instance, Unit: b.Unit, Reason: string(b.Reason), Period: a.moments.period(b),
 		Class: string(b.Class), Generation: b.Generation, Version: b.Version, Limit: b.Limit, Share: b.Share,
 		Requested: b.Requested, Charged: b.Charged, Overdraft: b.Overdraft, Remaining: b.Remaining, Enforcement: b.Enforcement,
-		Protected: b.Protected, Stale: staleOf(b.Stale),
+		Override: b.Override, Protected: b.Protected, Stale: staleOf(b.Stale),
 	}
 	if out.Period != nil && b.Until != allocation.Never {
 		resets := resetsIn(b.Until, p.now)

@@ -38,6 +38,7 @@ type storedLine struct {
 	OnLapse    string `json:"on_lapse"`
 
 	Enforcement string            `json:"enforcement,omitempty"`
+	Override    string            `json:"override,omitempty"`
 	Would       allocation.Reason `json:"would,omitempty"`
 }
 
@@ -55,7 +56,7 @@ func linesOf(rest storedRest, k keys) ([]allocation.AdmissionLine, error) {
 			},
 			Until: allocation.Instant(l.Until), Unit: l.Unit, Version: l.Version, Generation: l.Generation, Limit: l.Limit, Share: l.Share,
 			Requested: l.Requested, Remaining: l.Remaining, Held: l.Held, Spent: l.Spent, Overdraft: l.Overdraft, OnLapse: l.OnLapse,
-			Enforcement: l.Enforcement, Would: l.Would,
+			Override: l.Override, Enforcement: l.Enforcement, Would: l.Would,
 		})
 	}
 	return lines, nil

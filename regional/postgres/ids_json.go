@@ -58,6 +58,7 @@ func (w *jsonWriter) line(l *allocation.AdmissionLine) {
 	w.numberUnlessZero(`,"overdraft":`, l.Overdraft)
 	w.raw(`,"on_lapse":`).text(l.OnLapse)
 	w.textUnlessEmpty(`,"enforcement":`, l.Enforcement)
+	w.textUnlessEmpty(`,"override":`, l.Override)
 	w.textUnlessEmpty(`,"would":`, string(l.Would))
 	w.raw(`}`)
 }

@@ -65,6 +65,10 @@ var (
 		Faults: map[string]int{"cut-region": 3, "cut-link": 1}, Every: 4 * time.Second, Policed: true, Nodes: 2, Clients: 3, Think: 100 * time.Millisecond,
 		Operate: -1, Drift: -1, AtCommit: -1, Clocks: "right",
 	}}
+	raising = arena{name: "overrides", focus: fleet.Focus{
+		Faults: map[string]int{"cut-region": 1, "cut-link": 1}, Every: 8 * time.Second, Raise: true, Clients: 2, Think: 200 * time.Millisecond,
+		Operate: 1500 * time.Millisecond, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right",
+	}}
 	midnights = arena{name: "midnight by several versions of the time-zone data", long: 100 * time.Second, focus: fleet.Focus{
 		Faults: map[string]int{"zone-data": 4, "crash-coordinator": 1}, Every: 4 * time.Second, Operate: 3 * time.Second, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right",
 	}}

@@ -66,9 +66,10 @@ type claimKey struct {
 // budgetView is what is known of one budget: its versions, and the limit that counts now.
 type budgetView struct {
 	doc    coordinator.BudgetDocument
-	limits map[int64]int64 // by version
-	unit   string          // never changes
-	first  bool            // the present revision opens its first term, which was not seen yet
+	limits map[int64]int64                // by version
+	raised map[int64]*allocation.Override // by version: what of the limit is an override
+	unit   string                         // never changes
+	first  bool                           // the present revision opens its first term, which was not seen yet
 }
 
 func newChecks(f *fleet) *checks {
@@ -151,7 +152,7 @@ func (c *checks) budgetChanged(d coordinator.BudgetDocument) {
 	name := d.Budget.Name
 	v := c.budgets[name]
 	if v == nil {
-		v = &budgetView{limits: map[int64]int64{}, unit: d.Budget.Unit}
+		v = &budgetView{limits: map[int64]int64{}, raised: map[int64]*allocation.Override{}, unit: d.Budget.Unit}
 		c.budgets[name] = v
 	} else {
 		c.must(d.Version >= v.doc.Version && d.Number >= v.doc.Number && d.OpenedThrough >= v.doc.OpenedThrough, 8,
@@ -170,7 +171,7 @@ func (c *checks) budgetChanged(d coordinator.BudgetDocument) {
 	if before, known := v.limits[d.Version]; known {
 		c.must(before == limit, 8, "budget %s, version %d, had limit %d and now %d", name, d.Version, before, limit)
 	}
-	v.doc, v.limits[d.Version] = d, limit
+	v.doc, v.limits[d.Version], v.raised[d.Version] = d, limit, d.Budget.Override
 	for _, l := range c.ledgers {
 		if l.doc.Budget == name {
 			l.highest = max(l.highest, limit)

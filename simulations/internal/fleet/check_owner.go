@@ -174,7 +174,7 @@ func (c *checks) judgeAdmission(r *region, x *ownertwin.Commit, a *allocation.Ad
 		}
 		c.must(line.Until > db.ClosedBefore(), 10, "%s charges %s to the period %s of %s, and has closed all before %s", r.name, a.ID, line.Period, line.Budget, db.ClosedBefore())
 		b := c.budgets[line.Budget]
-		limit, known := b.limits[line.Version]
+		limit, known := b.limitIn(line.Version, line.Period)
 		if oldest := int64(b.doc.Budget.MaxEvidenceAge) * 1_000_000; oldest > 0 && b.doc.Version == line.Version && b.doc.Budget.OnStaleEvidence == allocation.OnStaleRefuse {
 			c.must(a.First.ObservedAt > 0 && a.At-a.First.ObservedAt <= oldest, 11, "%s admits %s of %s on evidence of %d, at %d", r.name, a.ID, line.Budget, a.First.ObservedAt, a.At)
 		}

@@ -37,6 +37,7 @@ type Focus struct {
 	Watched      bool  // some budgets are in shadow, or only count
 	Policed      bool  // some budgets have a floor, a ladder, or a greatest age of evidence
 	Keys         bool  // callers have keys
+	Raise        bool  // the operator makes overrides
 }
 
 var clockKinds = map[string]clockKind{"right": clocksRight, "nodes": clocksOfNodes, "databases": clocksOfDatabases, "coordinators": clocksOfCoordinators, "all": clocksOfAll}
@@ -64,6 +65,7 @@ func (x *Focus) narrow(p *plan) {
 	if x.Regions > 0 && x.Regions < len(p.regions) {
 		p.keepRegions(x.Regions)
 	}
+	p.raises = p.raises || x.Raise
 	if x.Demand {
 		p.drawDemand(rand.New(rand.NewPCG(uint64(*p.budgets[0].Limit), 1)), 1)
 	}

@@ -20,13 +20,14 @@ type operator struct {
 	fleet   *fleet
 	process *world.Process
 	random  *rand.Rand
-	next    int // the replica that it calls
+	raises  *rand.Rand // of overrides: what is drawn for the rest stays what it was
+	next    int        // the replica that it calls
 }
 
 func newOperator(f *fleet) *operator {
 	p := f.w.Process("operator")
 	p.Serve()
-	return &operator{fleet: f, process: p, random: f.w.Random("operator")}
+	return &operator{fleet: f, process: p, random: f.w.Random("operator"), raises: f.w.Random("overrides")}
 }
 
 type adminReply struct {
@@ -128,6 +129,9 @@ func (o *operator) run() {
 			o.rebalance(ctx)
 		default:
 			o.join(ctx)
+		}
+		if f.plan.raises && o.raises.IntN(3) == 0 {
+			o.override(ctx)
 		}
 	}
 	for _, r := range f.regions {

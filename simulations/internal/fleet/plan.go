@@ -23,6 +23,7 @@ type plan struct {
 	lanes        int
 	faults       faultPlan
 	zones        zonesPlan
+	raises       bool // the operator makes overrides
 }
 
 type regionPlan struct {
@@ -83,6 +84,7 @@ func newPlan(r, more *rand.Rand, start time.Time) *plan {
 	if more.IntN(4) == 0 {
 		p.addPoliced(more)
 	}
+	p.raises = more.IntN(3) == 0
 	return p
 }
 

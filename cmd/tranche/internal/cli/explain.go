@@ -119,6 +119,9 @@ func (a *App) showBudgetSince(e coordinator.ExplainAnswer) {
 	}
 	a.printf("then       version %d, generation %d: limit %d, share of %s %d, left %d, asked %d %s\n",
 		r.Version, r.Generation, r.Limit, r.Region, r.Share, r.Remaining, r.Requested, r.Unit)
+	if o := n.OverrideThen; o != nil {
+		a.printf("           its limit includes %d by override %s, until %s, approved by %s: %s\n", o.Units, o.ID, o.Until, o.By, o.Reason)
+	}
 	switch {
 	case !n.Known:
 		a.printf("now        there is no budget of this name\n")
@@ -126,6 +129,9 @@ func (a *App) showBudgetSince(e coordinator.ExplainAnswer) {
 		a.printf("now        deleted, version %d\n", n.Version)
 	default:
 		a.printf("now        version %d: limit %d%s\n", n.Version, n.Limit, yes(n.ChangedSince, ", changed since"))
+		if o := n.Override; o != nil {
+			a.printf("           it includes %d by override %s, until %s, approved by %s\n", o.Units, o.ID, o.Until, o.By)
+		}
 	}
 	if s := n.Shares; s != nil {
 		spent, reserved := int64(0), int64(0)

@@ -45,7 +45,7 @@ func (a *App) root() *cobra.Command {
 	)
 	a.add(root, groupTry, a.demoCommand(), a.checkCommand(), a.simulateCommand(), a.benchCommand(), a.drillCommand())
 	a.add(root, groupRun, a.coordinatorCommand(), a.nodeCommand())
-	a.add(root, groupBudgets, a.budgetsCommand(), a.rebalanceCommand(), a.routesCommand(), a.strandedCommand(), a.whatIfCommand(), a.verifyCommand())
+	a.add(root, groupBudgets, a.budgetsCommand(), a.rebalanceCommand(), a.overrideCommand(), a.routesCommand(), a.strandedCommand(), a.whatIfCommand(), a.verifyCommand())
 	a.add(root, groupOperate, a.statusCommand(), a.regionsCommand(), a.tokensCommand(), a.auditCommand(), a.eventsCommand(), a.gatewayConfigCommand())
 	a.add(root, groupOperate, a.keysCommand(), a.blockCommand(), a.unblockCommand(), a.blocksCommand())
 	a.add(root, groupOperate, a.shadowCommand(), a.explainCommand(), a.refusalsCommand(), a.estimatesCommand(), a.exposureCommand(), a.sizeCommand())
