@@ -241,6 +241,7 @@ func (ln *lane) failed(ctx context.Context, batch []*call, err error) {
 		ln.resolve(ctx, nil)
 	}
 	if errors.Is(err, ErrRaced) { // a deadlock or a lock that took too long
+		ln.node.metrics.conflicts.Add(float64(len(batch)))
 		ln.putBack(batch)
 		return
 	}
@@ -265,6 +266,7 @@ func (ln *lane) refuse(batch []*call) {
 func (ln *lane) uncommitted(ctx context.Context, calls []*call, err error) {
 	switch {
 	case errors.Is(err, ErrRaced):
+		ln.node.metrics.conflicts.Add(float64(len(calls)))
 		ln.putBack(calls)
 	case errors.Is(err, ErrHistoryLost):
 		ln.slot.lost(ctx, err)

@@ -27,6 +27,7 @@ type Metrics struct {
 	records   map[string]counter     // of refusals that are kept in full, by fate
 
 	startedOver prometheus.Counter
+	conflicts   prometheus.Counter
 }
 
 type counter = prometheus.Counter
@@ -70,7 +71,10 @@ func NewMetrics(registry *prometheus.Registry) *Metrics {
 	m.startedOver = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tranche_started_over_total", Help: "How often this node made its region a new incarnation, which holds nothing: after lost history, or a seal.",
 	})
-	registry.MustRegister(m.startedOver)
+	m.conflicts = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tranche_reservation_conflicts_total", Help: "Requests that were decided anew, since another transaction had changed the rows or ids that they were decided on. Nothing was charged for them before.",
+	})
+	registry.MustRegister(m.startedOver, m.conflicts)
 	admissions := vector("tranche_admissions_total", "Decisions by result and reason; checks, which charge nothing, are a result of their own.", "result", "reason")
 	refused := vector("tranche_refused_units_total", "Units that were asked of the budget that refused, by reason. Units of different kinds are added up.", "reason")
 	limits := vector("tranche_envoy_requests_total", "Calls of Envoy's rate limit service by the code of the answer.", "code")
@@ -199,11 +203,14 @@ var (
 	reservationsGauge = gauge("tranche_open_reservations", "Reservations that are neither settled nor released nor lapsed.")
 	budgetsGauge      = gauge("tranche_budgets", "Budgets that the region knows.")
 	snapshotGauge     = gauge("tranche_oldest_snapshot_seconds", "How long another transaction of the database, such as a dump, has kept dead rows from being pruned; 0: none is seen.")
+	evidenceGauge     = gauge("tranche_evidence_age_seconds", "Time since the coordinator read the ledgers that this region goes by; absent: it never told.")
+	policyGauge       = gauge("tranche_policy_version", "The coordinator's configuration number that this region's budgets, keys and blocks are of.")
+	lagGauge          = gauge("tranche_reconciliation_lag_seconds", "Age of the oldest reservation that is neither settled nor released nor lapsed; 0: there is none.")
 )
 
 // Describe names the gauges.
 func (c statusCollector) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{readyGauge, stoppedGauge, syncAgeGauge, runwayGauge, reservationsGauge, budgetsGauge, snapshotGauge} {
+	for _, d := range []*prometheus.Desc{readyGauge, stoppedGauge, syncAgeGauge, runwayGauge, reservationsGauge, budgetsGauge, snapshotGauge, evidenceGauge, policyGauge, lagGauge} {
 		out <- d
 	}
 }
@@ -232,6 +239,11 @@ func (c statusCollector) Collect(out chan<- prometheus.Metric) {
 	set(reservationsGauge, float64(s.Reservations.Open))
 	set(budgetsGauge, float64(s.Budgets))
 	set(snapshotGauge, s.OldestSnapshotSeconds)
+	set(policyGauge, float64(s.Config))
+	set(lagGauge, s.Reservations.OldestSeconds)
+	if age := s.Sync.EvidenceAgeSeconds; age != nil {
+		set(evidenceGauge, *age)
+	}
 }
 
 // knownReason keeps label values within the constants.

@@ -16,7 +16,9 @@ func TestMetrics(t *testing.T) {
 	w.owner.status.Budgets = 2
 	w.owner.status.Runway = &Runway{Seconds: 90, Budget: "acme/requests"}
 	w.owner.status.Sync.AgeSeconds = 1.5
-	w.owner.status.Reservations.Open = 3
+	w.owner.status.Reservations.Open, w.owner.status.Reservations.OldestSeconds = 3, 75
+	evidence := 2.5
+	w.owner.status.Config, w.owner.status.Sync.EvidenceAgeSeconds = 41, &evidence
 	w.owner.status.Stopped = "written by a newer version"
 	admit := `{"labels":{"tenant":"acme"},"costs":{"requests":40}}`
 	w.admit("a", admit)
@@ -51,6 +53,10 @@ func TestMetrics(t *testing.T) {
 		`tranche_open_reservations 3`,
 		`tranche_stopped{reason="other"} 1`,
 		`tranche_ready 1`,
+		`tranche_policy_version 41`,
+		`tranche_evidence_age_seconds 2.5`,
+		`tranche_reconciliation_lag_seconds 75`,
+		`tranche_reservation_conflicts_total 0`,
 	} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("lacks %s", line)

@@ -114,6 +114,7 @@ func (s *syncState) status(out *NodeStatus, now time.Time, databaseNow int64) {
 	out.OldestSnapshotSeconds = l.OldestSnapshot.Seconds()
 	if l.OldestReservation != 0 {
 		out.Reservations.Oldest = time.UnixMicro(l.OldestReservation).UTC()
+		out.Reservations.OldestSeconds = max(0, float64(databaseNow-l.OldestReservation)/1e6)
 	}
 	out.Sync = SyncStatus{LastSuccess: s.last, LastError: s.err, TokenUnknown: s.stranger, Draining: s.draining, Revision: l.Revision}
 	if l.ObservedAt != 0 {

@@ -221,3 +221,30 @@ func (e endsAfter) Sleep(context.Context, time.Duration) {
 		e.end()
 	}
 }
+
+// What was decided on rows that another transaction changed is decided anew, and counted as a conflict.
+func TestConflictsAreCounted(t *testing.T) {
+	n, _ := shelved(Sampling{})
+	ln := &lane{node: n, slot: &slot{}}
+	c := &call{doubt: &n.doubt, group: n.newGroup(1)}
+	if !c.claim() {
+		t.Fatal("not claimed")
+	}
+	ln.uncommitted(t.Context(), []*call{c}, fmt.Errorf("commit: %w", ErrRaced))
+	ln.carry = nil
+	c.claim()
+	ln.failed(t.Context(), []*call{c}, fmt.Errorf("begin: %w", ErrRaced))
+	families, err := n.metrics.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := 0.0
+	for _, f := range families {
+		if f.GetName() == "tranche_reservation_conflicts_total" {
+			counted = f.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	if counted != 2 || len(ln.carry) != 1 {
+		t.Errorf("%v conflicts, %d to be decided anew", counted, len(ln.carry))
+	}
+}

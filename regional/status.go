@@ -67,6 +67,8 @@ type Runway struct {
 type ReservationStatus struct {
 	Open   int64     `json:"open"`
 	Oldest time.Time `json:"oldest,omitzero"` // when it was made
+	// OldestSeconds is its age, by the database's clock: how far settlements lag.
+	OldestSeconds float64 `json:"oldest_age_seconds,omitempty"`
 }
 
 // BudgetStatus is one budget, or one instance of a template, in its running period.
