@@ -48,13 +48,7 @@ func (c *Catalogue) With(number int64, budgets []ConfiguredBudget, terms []Term,
 		for _, b := range budgets {
 			out.budgets[b.Budget.Name] = b
 		}
-		var live []Budget
-		for _, b := range out.budgets {
-			if !b.Deleted {
-				live = append(live, b.Budget)
-			}
-		}
-		out.index = NewMatchIndex(live)
+		out.index = c.reindexed(budgets, out.budgets)
 	}
 	if len(terms)+len(gone) > 0 {
 		out.terms = maps.Clone(c.terms)

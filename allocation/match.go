@@ -72,7 +72,7 @@ type labelPair struct{ name, value string }
 // MatchIndex finds the budgets of a request without looking at all of them. It
 // never changes after NewMatchIndex, so any number of goroutines may use it.
 type MatchIndex struct {
-	budgets   []Budget   // by name
+	budgets   []*Budget  // by name
 	templates [][]string // the template labels of each
 	byPair    map[labelPair][]int
 	always    []int // budgets without match
@@ -82,8 +82,7 @@ type MatchIndex struct {
 // labelPair of its match that the fewest budgets share, so that a request looks at
 // little besides what it hits.
 func NewMatchIndex(budgets []Budget) *MatchIndex {
-	x := &MatchIndex{budgets: slices.Clone(budgets), byPair: map[labelPair][]int{}}
-	slices.SortStableFunc(x.budgets, func(a, b Budget) int { return cmp.Compare(a.Name, b.Name) })
+	x := &MatchIndex{budgets: byName(budgets), byPair: map[labelPair][]int{}}
 	shared := map[labelPair]int{}
 	for _, b := range x.budgets {
 		for name, value := range b.Match {
@@ -118,7 +117,7 @@ func (x *MatchIndex) Match(l Labels) ([]Hit, *MissingLabel) {
 	slices.Sort(candidates) // positions are in the order of names
 	var m matched
 	for _, i := range candidates {
-		b := &x.budgets[i]
+		b := x.budgets[i]
 		instance, applies, label := b.matches(x.templates[i], l)
 		m.look(b, l, instance, applies, label)
 	}
