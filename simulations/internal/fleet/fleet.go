@@ -96,8 +96,11 @@ type fleet struct {
 	keys     *keyring // nil: there are none
 	moves    *handovers
 
-	admin     string // the first admin token
-	quiet     bool   // clients stop
+	admin     string            // the first admin token
+	lostWhole bool              // etcd was lost with all that it held
+	goOn      *coordinator.GoOn // with which replicas start
+	barred    bool              // the regions' tokens are those of an etcd that is gone
+	quiet     bool              // clients stop
 	healed    bool
 	gaveUp    string // who stopped for good, in a run that loses history
 	decisions int
@@ -195,7 +198,7 @@ func (f *fleet) addReplica(name string, zoneData int) {
 	r.process.OnEnd(func() { r.service, r.handler = nil, nil })
 	f.start(r.process, func(ctx context.Context) {
 		s := coordinator.New(coordinator.Config{
-			Store: store, Memory: state, Runtime: r.process, Random: r.process, ReportUnreachableAfter: unreachableAfter,
+			Store: store, Memory: state, GoOn: f.goOn, Runtime: r.process, Random: r.process, ReportUnreachableAfter: unreachableAfter,
 			ClosingRetention: f.plan.keepClosings, Zones: r.zones, OnFirstAdminToken: func(token string) { f.admin = token },
 		})
 		r.service, r.handler = s, s.Handler()
@@ -207,8 +210,8 @@ func (f *fleet) addReplica(name string, zoneData int) {
 
 // sync is how a region's call arrives at a replica.
 func (r *replica) sync(ctx context.Context, call allocation.SyncCall) (allocation.SyncAnswer, error) {
-	if r.service == nil {
-		return allocation.SyncAnswer{}, errors.New("starting")
+	if r.service == nil || r.fleet.barred {
+		return allocation.SyncAnswer{}, errors.New("starting, or a token that is not known")
 	}
 	serve := Sync(r.service.Sync)
 	if r.wrap != nil {

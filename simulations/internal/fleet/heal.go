@@ -126,6 +126,7 @@ func (f *fleet) missing() (list []string) {
 	f.missingOfBudgets(now, say)
 	f.keys.missing(say)
 	f.moves.missing(say)
+	f.missingRegister(say)
 	for _, ref := range f.check.openLedgers() {
 		f.missingOfLedger(ref, now, say)
 	}
@@ -175,7 +176,7 @@ func (f *fleet) missingOfLedger(ref allocation.ShareRef, now allocation.Instant,
 		say("%s is over and not closed", name)
 		return
 	}
-	if l.Periods.End() <= now {
+	if l.Periods.End() <= now || b.Lost { // that budget etcd lost, and nobody declared it again
 		return
 	}
 	if l.Version != b.Version || l.Members != f.check.number.Members {

@@ -94,8 +94,8 @@ func expectedList() []Expected {
 			Breaks: []int{1, 2, 3, 4, 5, 8, 10}, do: etcdBack(1, 1_000_000),
 		},
 		{
-			Name: "etcd-empty", What: "etcd is replaced by an empty one", Why: "it is another deployment: regions refuse it, and go on alone until their terms are over",
-			Ends: []string{EndStopped, EndStuck, EndBroke}, Breaks: []int{1, 3, 8}, do: func(x *faults) { x.back(etcdtwin.Empty(), 0) },
+			Name: kindEtcdEmpty, What: "nothing is left of etcd, and the deployment goes on in an empty one, as the runbook says",
+			Why: "all stays frozen until every region has stated what it holds", Ends: survives, do: (*faults).etcdGone,
 		},
 	}
 }

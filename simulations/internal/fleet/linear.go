@@ -97,9 +97,12 @@ func (l *linear) commit(r *region, x *ownertwin.Commit) {
 	}
 }
 
+// limit never changes, also where etcd lost it.
 func (l *linear) limit() int64 {
-	if b := l.checks.budgets[steadyBudget]; b != nil {
-		return b.doc.Budget.LimitOrZero()
+	for _, b := range l.checks.fleet.plan.budgets {
+		if b.Name == steadyBudget {
+			return b.LimitOrZero()
+		}
 	}
 	return 0
 }
