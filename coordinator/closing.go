@@ -86,6 +86,7 @@ func (s *Service) closeTerm(ref allocation.ShareRef) Change {
 	for _, h := range holders(l.value) {
 		c.Regions = append(c.Regions, s.closedRegion(h, l.value))
 	}
+	s.state.sum(&c, l.value)
 	key := closingKey(ref.Budget, ref.Term)
 	change := Change{
 		Reads:   []Item{l.item, s.state.closings[key].known(key)},

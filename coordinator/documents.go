@@ -194,6 +194,11 @@ type Closing struct {
 	Regions    []ClosedRegion        `json:"regions"`
 	// OpeningSpent was spent of the first period before the budget was declared, by none of the regions.
 	OpeningSpent int64 `json:"opening_spent,omitempty"`
+	// Limit is the sum of all periods' limits. What nobody spent of it is Unused, and Unrecovered if an incarnation held it
+	// that was gone: it was stranded, and nobody got it back. Of a template all three are left out.
+	Limit       int64 `json:"limit,omitempty"`
+	Unused      int64 `json:"unused,omitempty"`
+	Unrecovered int64 `json:"unrecovered,omitempty"`
 }
 
 // ClosedRegion is what one incarnation last stated of a closed term, summed over its periods.
@@ -205,6 +210,10 @@ type ClosedRegion struct {
 	// Unstated: etcd lost what this incarnation had stated, and its owner, which had been told in the history that was lost
 	// that the term is closed, does not state it any more. All that it held is counted as spent.
 	Unstated bool `json:"unstated,omitempty"`
+	// Held is what was granted to it and not returned, over all periods. Of a former incarnation, which states nothing any
+	// more, what it neither spent nor reserved is Unrecovered.
+	Held        int64 `json:"held,omitempty"`
+	Unrecovered int64 `json:"unrecovered,omitempty"`
 }
 
 // TokenDocument is a credential. Only the hash is stored: tokens carry 128 random bits, so nobody finds one by trying,

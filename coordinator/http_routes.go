@@ -53,6 +53,7 @@ func (s *Service) routes(mux *http.ServeMux) {
 	s.regionRoutes(mux)
 	s.historyRoutes(mux)
 	s.strandedRoutes(mux)
+	s.closingRoutes(mux)
 	s.route(mux, "GET /v1/status", readers, func(c call) (reply, error) {
 		a, err := s.status(c.ctx)
 		return ok(a), err

@@ -351,7 +351,7 @@ func TestDocsAPI(t *testing.T) {
 	}
 	node := paths(`(?:path: |(?:decisions|blocks|lift|charged)Path += )"(/[a-z0-9/]+)"`, "regional/http.go", "regional/http_block.go", "regional/charged.go")
 	admin := paths(`"[A-Z]+ (/v1[^"]*)"`, "coordinator/http_routes.go", "coordinator/http_stranded.go", "coordinator/http_history.go", "coordinator/http_rebalance.go", "coordinator/http_members.go", "coordinator/endpoints.go", "coordinator/http_keys.go", "coordinator/http_explain.go", "coordinator/http_exposure.go",
-		"coordinator/http_events.go", "coordinator/http_overrides.go")
+		"coordinator/http_events.go", "coordinator/http_overrides.go", "coordinator/closings.go")
 	for page, served := range map[string]map[string]bool{"api-node.md": node, "api-admin.md": admin} {
 		if len(served) < 8 {
 			t.Fatalf("%s: only %d paths were found in the code; the search is broken", page, len(served))

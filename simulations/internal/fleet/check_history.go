@@ -39,7 +39,8 @@ func (c *checks) thawed(before allocation.Standing) {
 		for _, s := range r.db.Shares() {
 			ref := allocation.ShareRef{Budget: s.Budget, Term: s.Term()}
 			v := c.ledgers[ref]
-			if v == nil || v.closed || s.Periods.End() <= r.db.ClosedBefore() || !before.Frozen(ref.Term) {
+			// What it had closed it need not state, also if its database lost that since.
+			if v == nil || v.closed || s.Periods.End() <= max(r.db.ClosedBefore(), c.closed[r.name]) || !before.Frozen(ref.Term) {
 				continue
 			}
 			for _, e := range s.Entries {

@@ -113,6 +113,7 @@ func (x *faults) run() {
 			x.loses.do(x)
 		})
 	}
+	x.laterGone()
 	total := 0
 	for _, w := range x.plan.weights {
 		total += w

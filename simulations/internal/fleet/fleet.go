@@ -162,6 +162,7 @@ func newFleet(o Options) *fleet {
 	w := world.New(world.Options{Seed: o.Seed, Trace: o.Trace, Ring: max(o.Lines, 512), Switches: o.Switches})
 	p := newPlan(w.Random("plan"), w.Random("plan-more"), w.Now())
 	p.drawHandovers(w.Random("plan-handovers"))
+	p.drawGone(w.Random("plan-gone"))
 	o.Focus.narrow(p)
 	return assemble(o, w, p)
 }

@@ -48,6 +48,9 @@ func (x *Focus) narrow(p *plan) {
 		return
 	}
 	x.narrowFaults(&p.faults)
+	if x.Faults != nil && x.Faults[kindEtcdEmpty] == 0 {
+		p.gone = 0
+	}
 	set(&p.coordinators, x.Coordinators)
 	set(&p.clients, x.Clients)
 	set(&p.think, x.Think)

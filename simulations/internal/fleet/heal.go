@@ -144,6 +144,9 @@ func (f *fleet) missingOfBudgets(now allocation.Instant, say func(string, ...any
 		horizon := now + allocation.Instant(w.Horizon(b.doc.Budget.WithDefaults().RunsAloneFor)) - 3
 		if w.Once != nil {
 			horizon = min(horizon, w.Once.Until)
+			if b.doc.OpenedThrough == 0 && w.Once.Until <= now {
+				continue // it was over before it was declared again
+			}
 		}
 		if b.doc.OpenedThrough < horizon {
 			say("%s is opened through %s only", p.Name, b.doc.OpenedThrough)

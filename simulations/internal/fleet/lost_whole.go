@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"tranche/allocation"
@@ -16,6 +17,25 @@ const kindEtcdEmpty = "etcd-empty"
 
 // tokenWithin is how long the person waits for the first admin token, before beginning once more with an empty etcd.
 const tokenWithin = 20 * time.Second
+
+// drawGone lets some runs lose their etcd whole, at some time.
+func (p *plan) drawGone(r *rand.Rand) {
+	if r.IntN(8) == 0 {
+		p.gone = 5*time.Second + time.Duration(r.Int64N(int64(30*time.Second)))
+	}
+}
+
+func (x *faults) laterGone() {
+	if after := x.fleet.plan.gone; after > 0 && x.fleet.o.Kind == KindFaults {
+		x.fleet.w.After(after, func() {
+			if !x.over {
+				x.done[kindEtcdEmpty]++
+				x.fleet.w.Trace("fault", kindEtcdEmpty)
+				x.etcdGone()
+			}
+		})
+	}
+}
 
 // etcdGone takes etcd away with all that it holds, once in a run.
 func (x *faults) etcdGone() {

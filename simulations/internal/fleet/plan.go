@@ -17,6 +17,7 @@ type plan struct {
 	think        time.Duration // a client's longest pause between two requests
 	operate      time.Duration // the operator's longest pause; 0: nothing is changed
 	handovers    time.Duration // the longest pause between two; 0: there are none
+	gone         time.Duration // when nothing is left of etcd; 0: never
 	closeGrace   allocation.Duration
 	retention    allocation.Duration
 	keepClosings time.Duration
@@ -171,6 +172,9 @@ func (p *plan) String() string {
 	}
 	if p.handovers > 0 {
 		nodes += " (handed over)"
+	}
+	if p.gone > 0 {
+		nodes += fmt.Sprintf(" (etcd gone at %s)", p.gone.Round(time.Second))
 	}
 	return fmt.Sprintf("%d coordinators, regions%s, %d budgets, %s", p.coordinators, nodes, len(p.budgets), p.faults.String())
 }

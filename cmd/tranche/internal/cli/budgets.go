@@ -21,7 +21,7 @@ import (
 func (a *App) budgetsCommand() *cobra.Command {
 	return parent("budgets", "Declare budgets, and see how they are shared", "  tranche budgets apply budgets/\n  tranche budgets shares acme/requests",
 		a.applyCommand(), a.previewCommand(), a.getBudgetCommand(), a.listBudgetsCommand(), a.matchCommand(), a.sharesCommand(), a.shadowBudgetCommand(),
-		a.importCommand(), a.deleteBudgetCommand(), a.compensateCommand())
+		a.importCommand(), a.deleteBudgetCommand(), a.compensateCommand(), a.closingsCommand())
 }
 
 // budgetPath is the path of a budget below a collection.

@@ -31,6 +31,7 @@ type coordinatorOptions struct {
 	coldStart   string
 	goOn        goOnOptions
 	unreachable time.Duration
+	closings    time.Duration // how long records are kept
 	tokenFile   string
 	log         logOptions
 }
@@ -57,6 +58,7 @@ it prints the first admin token, once.`,
 	f.StringVar(&o.stateDir, "state-dir", "", "`FOLDER`, on a disk that stays, in which this replica remembers what it wrote last (default with --dev: state in --data-dir)")
 	f.StringVar(&o.coldStart, "cold-start", coldStartWait, "without memory: `wait` until another coordinator vouches or every region has stated; or trust-etcd")
 	o.goOn.flags(f)
+	f.DurationVar(&o.closings, "closing-retention", coordinator.DefaultClosingRetention, "how long the record of a closed term is kept; see `tranche budgets closings`")
 	f.DurationVar(&o.unreachable, "report-unreachable-after", coordinator.DefaultReportUnreachableAfter, "silence after which what a region holds is reported as stranded")
 	f.StringVar(&o.tokenFile, "admin-token-file", "", "`FILE` to write the first admin token to (mode 0600) instead of printing it")
 	o.log.flags(f)
@@ -75,6 +77,8 @@ func (o coordinatorOptions) check() error {
 		return usagef("no etcd: give --etcd-endpoints http://HOST:2379,… , or --dev --data-dir FOLDER to run one on this machine")
 	case o.coldStart != coldStartWait && o.coldStart != coldStartTrust:
 		return usagef("--cold-start %q: use %s or %s", o.coldStart, coldStartWait, coldStartTrust)
+	case o.closings < time.Hour:
+		return usagef("--closing-retention %s: use at least 1h", o.closings)
 	case o.unreachable < time.Second:
 		return usagef("--report-unreachable-after %s: use at least 1s", o.unreachable)
 	}
@@ -128,7 +132,7 @@ func (a *App) runCoordinator(ctx context.Context, o coordinatorOptions) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	service := coordinator.New(coordinator.Config{
-		Store: store, Memory: asMemory(memory), TrustEtcd: o.coldStart == coldStartTrust, GoOn: o.goOn.value(), Log: log, Registry: registry, ReportUnreachableAfter: o.unreachable, Version: Version(),
+		Store: store, Memory: asMemory(memory), TrustEtcd: o.coldStart == coldStartTrust, GoOn: o.goOn.value(), Log: log, Registry: registry, ReportUnreachableAfter: o.unreachable, ClosingRetention: o.closings, Version: Version(),
 		OnFirstAdminToken: func(token string) { a.firstToken(token, o.tokenFile, log) },
 	})
 	server := &http.Server{

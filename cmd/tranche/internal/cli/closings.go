@@ -1,0 +1,125 @@
+package cli
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"tranche/cmd/tranche/internal/api"
+	"tranche/coordinator"
+)
+
+func (a *App) closingsCommand() *cobra.Command {
+	var q strandedQuery
+	var export string
+	c := &cobra.Command{
+		Use: "closings [--export FILE.csv]", Short: "Show what became of terms that are over everywhere, or export it", Args: exactly(),
+		Example: "  tranche budgets closings --budget 'acme/*'\n  tranche budgets closings --export closings.csv",
+		Long: `Show the records of closed terms: what the limits of all their periods together were, what each region spent, what nobody
+used, and what was stranded and never recovered. A term is closed once every region has stated that its periods are over there,
+and is never opened again. Records are kept for the coordinators' --closing-retention: export them before, to keep them longer.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if export != "" && filepath.Ext(export) != ".csv" {
+				return usagef("`%s` writes FILE.csv, not %q", c.CommandPath(), export)
+			}
+			client, _, err := a.coordinator(c)
+			if err != nil {
+				return err
+			}
+			closings, err := allClosings(c, client, q)
+			switch {
+			case err != nil:
+				return err
+			case export == "-.csv":
+				return writeClosings(a.out, closings)
+			case export != "":
+				if err := writeFile(export, func(w io.Writer) error { return writeClosings(w, closings) }); err != nil {
+					return err
+				}
+				a.printf("%s: %s\n", export, counted(len(closings), "closed term"))
+				return nil
+			case a.json:
+				return a.printJSON(closings)
+			}
+			a.showClosings(closings)
+			return nil
+		},
+	}
+	q.flags(c)
+	c.Flags().StringVar(&export, "export", "", "write them to `FILE.csv`, a row for each region; -.csv prints it")
+	a.withCoordinator(c)
+	a.withJSON(c)
+	return c
+}
+
+// allClosings reads page after page.
+func allClosings(c *cobra.Command, client *api.Client, q strandedQuery) ([]coordinator.Closing, error) {
+	all := []coordinator.Closing{}
+	for after := ""; ; {
+		query := q.values()
+		if after != "" {
+			query.Set("after", after)
+		}
+		var page coordinator.ClosingsAnswer
+		if _, err := client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/closings", Query: query}, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, page.Closings...)
+		if after = page.More; after == "" {
+			return all, nil
+		}
+	}
+}
+
+// spentIn sums what all regions made of a closed term.
+func spentIn(c coordinator.Closing) (sum coordinator.ClosedRegion) {
+	for _, r := range c.Regions {
+		sum.Spent, sum.Reserved, sum.Overdraft = sum.Spent+r.Spent, sum.Reserved+r.Reserved, sum.Overdraft+r.Overdraft
+	}
+	return sum
+}
+
+func (a *App) showClosings(list []coordinator.Closing) {
+	if len(list) == 0 {
+		a.printf("no term is closed, or its record is not kept any more\n")
+		return
+	}
+	var rows [][]any
+	for _, c := range list {
+		sum, limit, unused := spentIn(c), any(c.Limit), any(c.Unused)
+		if c.Limit == 0 {
+			limit, unused = "-", "-"
+		}
+		rows = append(rows, []any{c.Budget, c.Term, c.Periods.Len(), limit, sum.Spent + c.OpeningSpent, sum.Reserved, unused, c.Unrecovered, sum.Overdraft})
+	}
+	a.table([]string{"budget", "term", "periods", "limits", "spent", "reserved", "unused", "never recovered", "overdraft"}, rows)
+}
+
+func writeClosings(w io.Writer, list []coordinator.Closing) error {
+	out := csv.NewWriter(w)
+	_ = out.Write([]string{
+		"budget", "unit", "term", "until", "periods", "closed", "generation", "limits", "opening_spent", "unused", "never_recovered",
+		"region", "incarnation", "held", "spent", "reserved", "overdraft", "region_never_recovered", "unstated",
+	})
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	for _, c := range list {
+		term := []string{
+			c.Budget, c.Unit, c.Term.String(), c.Periods.End().String(), strconv.Itoa(c.Periods.Len()), c.Closed.Format("2006-01-02T15:04:05Z"), c.Generation.String(),
+			number(c.Limit), number(c.OpeningSpent), number(c.Unused), number(c.Unrecovered),
+		}
+		regions := c.Regions
+		if len(regions) == 0 {
+			regions = []coordinator.ClosedRegion{{}} // nobody was granted anything
+		}
+		for _, r := range regions {
+			_ = out.Write(append(term[:len(term):len(term)], r.Region, r.Incarnation, number(r.Held), number(r.Spent), number(r.Reserved), number(r.Overdraft), number(r.Unrecovered), fmt.Sprint(r.Unstated)))
+		}
+	}
+	out.Flush()
+	return out.Error()
+}
