@@ -45,9 +45,13 @@ func (s *Store) Begin(ctx context.Context, rw regional.Writer, want regional.Wan
 	b.queueMake(q, want.Usage)
 	b.queueLocks(q, want)
 	b.queueIDs(q, want.IDs)
-	b.queueOwnerNow(q, want.Changes)
+	b.queueOwnerNow(q, selectOwnerOnly)
 	if b.tx, err = s.start(ctx, q); err != nil {
 		w.release()
+		return nil, fmt.Errorf("begin a batch: %w", err)
+	}
+	if err := b.readChanges(ctx, want.Changes); err != nil {
+		b.Abandon()
 		return nil, fmt.Errorf("begin a batch: %w", err)
 	}
 	b.seen.Home = *s.home.Load()
@@ -113,9 +117,19 @@ func (b *batch) queueIDs(q *pgx.Batch, ids []allocation.IDKey) {
 	})
 }
 
-// queueOwnerNow reads the owner's row, what changed after a change number, and the clock, after all locks.
-func (b *batch) queueOwnerNow(q *pgx.Batch, after int64) {
-	q.Queue(selectOwnerNow, after, regional.MaxChanges+1).QueryRow(func(row pgx.Row) error {
+// readChanges reads the owner's row once more, with what changed after the number, if something did.
+func (b *batch) readChanges(ctx context.Context, after int64) error {
+	if b.seen.Changes <= after {
+		return nil
+	}
+	q := &pgx.Batch{}
+	b.queueOwnerNow(q, selectOwnerNow, after, regional.MaxChanges+1)
+	return b.tx.run(ctx, q)
+}
+
+// queueOwnerNow reads the owner's row and the clock, after all locks.
+func (b *batch) queueOwnerNow(q *pgx.Batch, text string, args ...any) {
+	q.Queue(text, args...).QueryRow(func(row pgx.Row) error {
 		var c clockRow
 		if err := b.store.scanOwner(row, &b.seen.Loaded, c.fields()...); err != nil {
 			return err

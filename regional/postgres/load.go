@@ -171,6 +171,18 @@ func (s *Store) Peek(ctx context.Context, want regional.Want) (regional.Seen, er
 	if err := checkWant(want); err != nil {
 		return regional.Seen{}, err
 	}
+	seen, err := s.peek(ctx, want, selectOwnerOnly)
+	if err == nil && seen.Changes > want.Changes {
+		seen, err = s.peek(ctx, want, selectOwnerNow, want.Changes, regional.MaxChanges+1)
+	}
+	if err != nil {
+		return regional.Seen{}, fmt.Errorf("read for a check: %w", err)
+	}
+	return seen, nil
+}
+
+// peek reads it with the owner's row by one of the statements.
+func (s *Store) peek(ctx context.Context, want regional.Want, owner string, args ...any) (regional.Seen, error) {
 	b := &batch{store: s, seen: newSeen(), places: map[allocation.IDKey]place{}}
 	q := &pgx.Batch{}
 	// Not one snapshot for all: each statement is to see the newest, as in a batch, so that the clock comes last.
@@ -190,9 +202,9 @@ func (s *Store) Peek(ctx context.Context, want regional.Want) (regional.Seen, er
 		q.Queue(peekUsage, missing.args()...).Query(b.wouldMake)
 	}
 	b.queueIDs(q, want.IDs)
-	b.queueOwnerNow(q, want.Changes)
+	b.queueOwnerNow(q, owner, args...)
 	if err := s.read(ctx, q); err != nil {
-		return regional.Seen{}, fmt.Errorf("read for a check: %w", err)
+		return regional.Seen{}, err
 	}
 	b.seen.Home = *s.home.Load()
 	checkBehind(&b.seen)

@@ -188,7 +188,9 @@ select tranche.expect((select count(*) from done), $9, 'TR001', 'updated ids')`)
 // changes between the number and the lists.
 const (
 	ownerColumns = `o.format, o.region, o.deployment, o.incarnation, o.history_number, o.history_stamp, o.changes, o.config,
-       o.closed_before, o.stopped, o.detail, o.revision, o.observed_at, o.lost, o.handover, o.handover_homes, o.documents, ` + lineage + `,
+       o.closed_before, o.stopped, o.detail, o.revision, o.observed_at, o.lost, o.handover, o.handover_homes, o.documents, ` + lineage
+
+	changedColumns = `
        case when o.changes > $1 then (
            select json_agg(json_build_object('declaration', b.declaration, 'version', b.version, 'number', b.number, 'deleted', b.deleted))
            from (select declaration, version, number, deleted from tranche.budgets where change > $1 limit $2) as b) end,
@@ -200,8 +202,12 @@ const (
        case when o.changes > $1 then (
            select json_agg(d.document) from (select document from tranche.documents where change > $1 limit $2) as d) end`
 
-	selectOwner = `select ` + ownerColumns + ` from tranche.owner as o where o.id = 1`
+	selectOwner = `select ` + ownerColumns + `, ` + changedColumns + ` from tranche.owner as o where o.id = 1`
 
 	// selectOwnerNow is that with the clock, for batches.
-	selectOwnerNow = `select ` + ownerColumns + `, ` + clockColumns + ` from tranche.owner as o where o.id = 1`
+	selectOwnerNow = `select ` + ownerColumns + `, ` + changedColumns + `, ` + clockColumns + ` from tranche.owner as o where o.id = 1`
+
+	// selectOwnerOnly is that without what changed, which is nearly always nothing: only to get ready to list it takes the
+	// server longer than all the rest of the statement.
+	selectOwnerOnly = `select ` + ownerColumns + `, null::json, null::json, null::json, ` + clockColumns + ` from tranche.owner as o where o.id = 1`
 )
