@@ -22,8 +22,8 @@ type Catalogue struct {
 	Region string
 	Number int64
 
-	budgets map[string]ConfiguredBudget
-	terms   map[string][]Term // by start
+	budgets map[string]*ConfiguredBudget // none of which is ever changed
+	terms   map[string][]Term            // by start
 	index   *MatchIndex
 
 	documents map[DocumentRef]Document
@@ -43,10 +43,10 @@ func (c *Catalogue) With(number int64, budgets []ConfiguredBudget, terms []Term,
 	if len(budgets) > 0 {
 		out.budgets = maps.Clone(c.budgets)
 		if out.budgets == nil {
-			out.budgets = map[string]ConfiguredBudget{}
+			out.budgets = map[string]*ConfiguredBudget{}
 		}
 		for _, b := range budgets {
-			out.budgets[b.Budget.Name] = b
+			out.budgets[b.Budget.Name] = &b
 		}
 		out.index = c.reindexed(budgets, out.budgets)
 	}
@@ -74,8 +74,18 @@ func dropTerm(list []Term, start Instant) []Term {
 
 // Budget is the newest version of a budget that the region knows, deleted ones included.
 func (c *Catalogue) Budget(name string) (ConfiguredBudget, bool) {
-	b, ok := c.budgets[name]
-	return b, ok
+	if b, ok := c.budgets[name]; ok {
+		return *b, true
+	}
+	return ConfiguredBudget{}, false
+}
+
+// PolicyOf is the allocation policy of a budget that the region knows: not to be changed; nil if it does not.
+func (c *Catalogue) PolicyOf(name string) *Policy {
+	if b, ok := c.budgets[name]; ok {
+		return &b.Budget.Allocation
+	}
+	return nil
 }
 
 // OnExhausted is the HTTP status of a refusal because a budget is used up; false: the region does not know the budget.
@@ -88,7 +98,12 @@ func (c *Catalogue) OnExhausted(name string) (status int, known bool) {
 
 // Budgets are all that the region knows, by name.
 func (c *Catalogue) Budgets() []ConfiguredBudget {
-	return slices.SortedFunc(maps.Values(c.budgets), func(a, b ConfiguredBudget) int { return compare(a.Budget.Name, b.Budget.Name) })
+	list := make([]ConfiguredBudget, 0, len(c.budgets))
+	for _, b := range c.budgets {
+		list = append(list, *b)
+	}
+	slices.SortFunc(list, func(a, b ConfiguredBudget) int { return compare(a.Budget.Name, b.Budget.Name) })
+	return list
 }
 
 // limit is the newest limit that is known of a budget, in a period; a deleted one has limit 0.

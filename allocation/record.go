@@ -166,16 +166,16 @@ func (c *Catalogue) recordPolicy(p Plan, now Instant, s *RecordedState) {
 		}
 		hits, missing := c.index.Match(r.Labels)
 		for _, h := range hits[:min(len(hits), MaxBudgetsPerRequest+1)] {
-			s.Budgets = append(s.Budgets, c.budgets[h.Budget.Name])
+			s.Budgets = append(s.Budgets, *c.budgets[h.Budget.Name])
 		}
 		if missing != nil {
-			s.Budgets = append(s.Budgets, c.budgets[missing.Budget])
+			s.Budgets = append(s.Budgets, *c.budgets[missing.Budget])
 		}
 	}
 	if s.Admission != nil {
 		for _, line := range s.Admission.Lines {
 			if b, ok := c.budgets[line.Budget]; ok && !r.admits() {
-				s.Budgets = append(s.Budgets, b)
+				s.Budgets = append(s.Budgets, *b)
 			}
 		}
 	}

@@ -53,9 +53,12 @@ func (n *Node) noteDemand(l *allocation.Locked, decided []*call) {
 	for _, c := range decided {
 		for i := range c.decision.Budgets {
 			b := &c.decision.Budgets[i]
-			known, ok := l.Catalogue.Budget(b.Budget)
+			policy := l.Catalogue.PolicyOf(b.Budget)
+			if policy == nil || policy.Policy != allocation.PolicyDemand {
+				continue
+			}
 			u := l.Usage[b.UsageKey]
-			if !ok || u == nil || known.Budget.Allocation.Policy != allocation.PolicyDemand || u.Template {
+			if u == nil || u.Template {
 				continue
 			}
 			d := n.demand.of(b.Budget, b.Period, now)
@@ -66,7 +69,7 @@ func (n *Node) noteDemand(l *allocation.Locked, decided []*call) {
 			if moreMayCome(b.Reason) && !c.waits {
 				d.unmet, d.refused = d.unmet+b.Requested, d.refused+b.Requested
 			}
-			left, need := u.SpendableBy(allocation.Interactive, b.Limit), known.Budget.Allocation.NeedsFor(d.rate)
+			left, need := u.SpendableBy(allocation.Interactive, b.Limit), policy.NeedsFor(d.rate)
 			short := moreMayCome(b.Reason)
 			if d.low = d.low || short || 2*left < need; d.low && now.Sub(d.asked) >= d.pause {
 				low = true

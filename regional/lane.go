@@ -136,10 +136,9 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 	catalogue := n.advance(&seen.Loaded, want.Changes)
 	locked := ln.locked(seen, want, catalogue)
 	decided, mustCommit := ln.decide(locked, batch)
-	n.noteDemand(locked, decided)
-	n.spent.note(decided)
 	if !mustCommit && !holdsNothing(want.Usage, seen) {
 		tx.Abandon()
+		ln.note(locked, decided)
 		ln.answer(decided)
 		return
 	}
@@ -148,6 +147,7 @@ func (ln *lane) work(ctx context.Context, batch []*call) {
 	committing := n.now()
 	err = tx.Commit(late, writesOf(locked, want.IDs))
 	n.metrics.ObserveCommit(n.now().Sub(committing))
+	ln.note(locked, decided)
 	n.metrics.ObserveBatch(len(decided))
 	if err == nil {
 		ln.pace.add(n.now().Sub(started), n.now())
@@ -216,6 +216,12 @@ func (ln *lane) decide(locked *allocation.Locked, batch []*call) (decided []*cal
 		decided = append(decided, c)
 	}
 	return decided, mustCommit || len(locked.ChangedUsage)+len(locked.Inserted)+len(locked.Updated) > 0
+}
+
+// note takes in what was decided, for guesses; once the locks are free, since nothing that counts rests on it.
+func (ln *lane) note(locked *allocation.Locked, decided []*call) {
+	ln.node.noteDemand(locked, decided)
+	ln.node.spent.note(decided)
 }
 
 // record keeps what the decision of a call rests on, if it is to be kept.

@@ -2,9 +2,11 @@
 // of them. It decides nothing: what may be spent is decided by package allocation, between the two round trips of a batch.
 //
 //	Begin   begin · timeouts, switch lock · share rows of missing usage · make it · lock usage rows
-//	        · ids · owner's row, changes, settings, clock                    ── one round trip
+//	        · ids · owner's row, settings, clock                             ── one round trip; one more if
+//	                                                                           budgets or documents changed
 //	            allocation.Locked.Decide, request by request
-//	Commit  usage · ids · the writer's mark · commit                         ── one round trip
+//	Commit  ids · usage and the writer's mark · commit                      ── one round trip; many ids take one
+//	                                                                           of their own, before the others (COPY)
 //
 // # Why each statement is one of its own
 //
