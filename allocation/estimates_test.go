@@ -23,8 +23,17 @@ func TestRatioBuckets(t *testing.T) {
 		estimate, cost int64
 		below          float64
 	}{
-		{1000, 1000, 1}, {1000, 1001, math.Sqrt2}, {1000, 2000, 2}, {1000, 16_000, 16}, {1000, 16_001, math.Inf(1)}, {1000, 0, 1. / 16}, {16, 1, 1. / 16},
-		{1000, 500, .5}, {0, 1, math.Inf(1)}, {MaxUnits, MaxUnits, 1}, {1, MaxUnits, math.Inf(1)},
+		{1000, 1000, 1},
+		{1000, 1001, math.Sqrt2},
+		{1000, 2000, 2},
+		{1000, 16_000, 16},
+		{1000, 16_001, math.Inf(1)},
+		{1000, 0, 1. / 16},
+		{16, 1, 1. / 16},
+		{1000, 500, .5},
+		{0, 1, math.Inf(1)},
+		{MaxUnits, MaxUnits, 1},
+		{1, MaxUnits, math.Inf(1)},
 	} {
 		var e EstimateCount
 		e.Add(c.estimate, c.cost, 0)

@@ -29,13 +29,13 @@ type Token struct {
 	SHA256 [sha256.Size]byte
 	// Essential: the gateway may say that a request is essential.
 	Essential bool
-	Operator  bool   // it may block and lift blocks in this region
+	Operator  bool   // it may block and lift blocks in this region, and read its refusals
 	Limits    Limits // the labels that its requests must have; nil: any
 }
 
 // ParseTokens reads a file of tokens, one a line: a name, and the token itself or "sha256:" and its hash in hex. Empty
 // lines and those that begin with # are left out. Words behind it say what the credential may do: essential (say that a
-// request is), operator (block), and LABEL=VALUE|VALUE (the labels that its requests must have). An error names the line,
+// request is), operator (block, read refusals), and LABEL=VALUE|VALUE (the labels that its requests must have). An error names the line,
 // never what stands in it.
 func ParseTokens(file []byte) ([]Token, error) {
 	var list []Token

@@ -30,16 +30,21 @@ func (s *shelf) KeepRecords(_ context.Context, records []*allocation.Record, cou
 	s.records, s.counts = append(s.records, records...), append(s.counts, counts...)
 	return nil
 }
+
 func (s *shelf) PruneRecords(_ context.Context, b RecordBounds) error {
 	s.pruned = append(s.pruned, b)
 	return nil
 }
+
 func (s *shelf) FindRecords(context.Context, RecordQuery) ([]allocation.Record, int64, error) {
 	return nil, 0, nil
 }
+
 func (s *shelf) RefusedOver(context.Context, RefusedQuery) ([]RefusedCount, error) { return nil, nil }
-func (s *shelf) KeepTenant(context.Context, KeptTenant) (bool, error)              { return true, nil }
-func (s *shelf) KeptTenants(context.Context) ([]KeptTenant, error)                 { return s.kept, s.err }
+
+func (s *shelf) KeepTenant(context.Context, KeptTenant) (bool, error) { return true, nil }
+
+func (s *shelf) KeptTenants(context.Context) ([]KeptTenant, error) { return s.kept, s.err }
 
 func shelved(sampling Sampling) (*Node, *shelf) {
 	s := &shelf{}

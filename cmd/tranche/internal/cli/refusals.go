@@ -117,8 +117,12 @@ func (a *App) refusalsFind() *cobra.Command {
 	}
 	f := c.Flags()
 	for _, flag := range []struct{ name, help string }{
-		{"decision", "`ID` of the decision, as its receipt names it"}, {"correlation", "`ID`: traceparent or X-Request-Id of the call"},
-		{"admission_id", "`ID` of the admission"}, {"fingerprint", "`FP` of a key"}, {"tenant", "`NAME`, as the label has it"}, {"reason", "`REASON` of the refusal"},
+		{"decision", "`ID` of the decision, as its receipt names it"},
+		{"correlation", "`ID`: traceparent or X-Request-Id of the call"},
+		{"admission_id", "`ID` of the admission"},
+		{"fingerprint", "`FP` of a key"},
+		{"tenant", "`NAME`, as the label has it"},
+		{"reason", "`REASON` of the refusal"},
 	} {
 		fields[flag.name] = new(string)
 		name := flag.name
