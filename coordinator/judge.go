@@ -111,6 +111,10 @@ func (s *Service) judgeClaim(r *region, call allocation.SyncCall) verdict {
 		} else if overtaken(r, call) {
 			v = verdictOf(contradictsEmpty, "region %s is known as incarnation %s, and this call was made before its database stored it, or that database lost its history", r.name, d.Incarnation)
 			v.claim, v.contradicted = allocation.ClaimNew, r.contact.Marks
+		} else if s.besideItself(r, call) {
+			v = verdictOf(contradictsHome, "incarnation %s, which was replaced, asks for a new one from %s, where the present one, %s, lives and called a moment ago: one of the two databases is a copy of the other; stop it",
+				call.Incarnation, homeText(call.Home), d.Incarnation)
+			v.claim = allocation.ClaimSecondHome
 		}
 	case allocation.ClaimUnheard:
 		v = etcdLostOf(contradictsIncarnation, "the call comes from incarnation %s in %s, which was never given out here, and the present one of %s is %s in %s",

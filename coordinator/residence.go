@@ -56,6 +56,15 @@ func overtaken(r *region, call allocation.SyncCall) bool {
 	return call.Incarnation != d.Incarnation && len(d.AskedWith) > 0 && !slices.ContainsFunc(call.Marks, func(m allocation.Mark) bool { return !earlier(m) })
 }
 
+// besideItself says whether a call that asks for a new incarnation comes from one of two databases with one home, a copy and
+// its original: its incarnation was replaced, and the one that took its place called a moment ago. Were it given another one,
+// each of the two would take the other's away for as long as both call, and strand what it had got each time.
+func (s *Service) besideItself(r *region, call allocation.SyncCall) bool {
+	d := r.doc.value
+	return call.Lost && call.Incarnation != "" && call.Incarnation != d.Incarnation && d.Confirmed && call.Home == d.Home &&
+		r.contact.Incarnation == d.Incarnation && r.inContact(s.now(), wentOverQuiet)
+}
+
 // giveIncarnation records a new incarnation and its home, in one transaction; the one before it, if there was one, is
 // former from then on, and what it was granted stays out. One that was given out and never named may be given out again,
 // to the same database: nothing was granted to it, and no share was ever told.

@@ -147,10 +147,11 @@ func (k *keeper) sync(ctx context.Context) (again bool, err error) {
 			return false, k.broken(ctx, err)
 		}
 	}
-	if unvouched && call.Home == look.Home && answer.Vouches(call, own) && n.shows(call) {
-		if n.voucher.told(look.Lineage, n.now()) {
-			n.vouch(look.Lineage, look.Home, "the coordinator says so")
-		}
+	switch vouches := call.Home == look.Home && answer.Vouches(call, own) && n.shows(call); {
+	case unvouched && !vouches:
+		n.voucher.unsaid()
+	case unvouched && n.voucher.told(look.Lineage, n.now()):
+		n.vouch(look.Lineage, look.Home, "the coordinator says so")
 	}
 	n.synced.answered(answer)
 	n.reload(ctx)

@@ -100,7 +100,7 @@ func (s *slot) look(ctx context.Context) (Look, error) {
 		return Look{}, err
 	}
 	n.voucher.see(l.Lineage)
-	if n.voucher.consider(n.now(), s.index, len(n.slots), n.ownWriters(), l) {
+	if n.voucher.consider(s.index, len(n.slots), n.ownWriters(), l) {
 		n.vouch(l.Lineage, l.Home, "others that write to the database go on")
 	}
 	return l, nil

@@ -31,19 +31,21 @@ type voucher struct {
 	lineage  string          // as last seen
 	lossy    int             // slots that found their marks gone and have not recorded it yet
 	lookedIn string          // the lineage that the following is of
-	lookedAt time.Time       // when we first looked
 	seen     []WriterMark    // of others, when we first looked
 	looked   map[int]bool    // our slots that found their marks in place
 	silent   []string        // names of others' slots that were not ended when we first looked, and have not gone on since
 	said     string          // the lineage in which the coordinator answered that its marks are there
+	saidAt   time.Time       // when it did so first
 }
 
 // Bounds of waiting for the other nodes of the region once the coordinator has answered.
 const (
-	// othersWithin is how long they are waited for. A node that is alive writes within it: it commits once a second at the
-	// latest (watch), a first try over a connection that broke may take beginWithin, and the next one follows a second later.
-	// One that is dead, or cut off from the database, never does: what it alone knew to be committed is lost.
-	othersWithin = 3 * time.Second
+	// othersWithin is how long they are waited for, from its answer on. A node of this database that is alive writes within it:
+	// it commits once a second at the latest (watch), a first try over a connection that broke may take beginWithin, and the
+	// next one follows a second later. One that works on another database, of which this one is a copy, or the other way
+	// round, takes the turn and calls within it: the coordinator then hears of marks that exclude each other, and refuses one
+	// of the two. One that is dead, or cut off, does neither: what it alone knew to be committed is lost.
+	othersWithin = turnFor + 2*turnEvery
 	othersEvery  = 100 * time.Millisecond // between two looks at them
 )
 
@@ -108,12 +110,22 @@ func (v *voucher) recorded() {
 	v.lossy--
 }
 
-// told notes that the coordinator vouches for the node in a lineage. It says whether that is enough.
+// told notes that the coordinator vouches for the node in a lineage: now, by a call that it has just answered. It says
+// whether that is enough.
 func (v *voucher) told(lineage string, now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.said = lineage
-	return v.othersKnown(now)
+	if v.said != lineage {
+		v.said, v.saidAt = lineage, now
+	}
+	return v.othersSpoke() || v.said == v.lookedIn && now.Sub(v.saidAt) >= othersWithin
+}
+
+// unsaid takes the coordinator's word back: it does not vouch for the node any more.
+func (v *voucher) unsaid() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.said = ""
 }
 
 // waiting says whether the node would be vouched for, if the others had gone on.
@@ -123,18 +135,18 @@ func (v *voucher) waiting() bool {
 	return v.said != "" && v.said == v.lineage && v.vouched != v.lineage
 }
 
-// othersKnown says whether the coordinator's word is enough: all others went on, or were waited for.
-func (v *voucher) othersKnown(now time.Time) bool {
-	return v.said != "" && v.said == v.lookedIn && (len(v.silent) == 0 || now.Sub(v.lookedAt) >= othersWithin)
+// othersSpoke says whether the coordinator's word is enough, since all others went on.
+func (v *voucher) othersSpoke() bool {
+	return v.said != "" && v.said == v.lookedIn && len(v.silent) == 0
 }
 
 // consider takes what one of our slots saw when it found its mark in place. It says whether that is enough to vouch.
-func (v *voucher) consider(now time.Time, slot, slots int, own []string, l Look) bool {
+func (v *voucher) consider(slot, slots int, own []string, l Look) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	others := l.others(own)
 	if v.lookedIn != l.Lineage {
-		v.lookedIn, v.lookedAt, v.looked, v.seen, v.silent = l.Lineage, now, map[int]bool{}, others, l.toWaitFor(own)
+		v.lookedIn, v.looked, v.seen, v.silent = l.Lineage, map[int]bool{}, others, l.toWaitFor(own)
 	}
 	v.looked[slot] = true
 	v.silent = slices.DeleteFunc(v.silent, func(name string) bool { return slices.ContainsFunc(others, v.spoke(name)) })
@@ -152,7 +164,7 @@ func (v *voucher) consider(now time.Time, slot, slots int, own []string, l Look)
 	for _, m := range others {
 		marks = append(marks, m.Mark)
 	}
-	return v.remembers(l, slots) && allocation.WentOn(waited, marks, "") || v.othersKnown(now)
+	return v.remembers(l, slots) && allocation.WentOn(waited, marks, "") || v.othersSpoke()
 }
 
 // spoke says of a mark whether a slot of that name has left it since we first looked.

@@ -53,7 +53,7 @@ func TestConsider(t *testing.T) {
 			for _, l := range c.looks {
 				l.Marks = append(l.Marks, left("own", 7))
 				v.see(l.Lineage)
-				got = v.consider(time.Time{}, 0, 1, []string{"own"}, l)
+				got = v.consider(0, 1, []string{"own"}, l)
 			}
 			if got != c.want {
 				t.Errorf("vouched: %v, want %v", got, c.want)
@@ -73,7 +73,7 @@ func TestTheCoordinatorsWord(t *testing.T) {
 	other := left("x", 3).called("n2/lane-0")
 	for name, c := range map[string]struct {
 		looks []Look
-		after time.Duration // the last look
+		after time.Duration // its first word, the last one
 		want  bool
 	}{
 		"alone":                                   {[]Look{saw("b")}, 0, true},
@@ -87,18 +87,16 @@ func TestTheCoordinatorsWord(t *testing.T) {
 		"the other went on, in a lineage between": {[]Look{saw("b", other), saw("c", left("x", 4).called("n2/lane-0"))}, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, now := &voucher{}, time.Time{}
-			for i, l := range c.looks {
+			v := &voucher{}
+			for _, l := range c.looks {
 				l.Marks = append(l.Marks, left("own", 7).called("n1/lane-0"))
-				if v.see(l.Lineage); i == len(c.looks)-1 {
-					now = now.Add(c.after)
-				}
-				if v.consider(now, 0, 1, []string{"own"}, l) {
+				v.see(l.Lineage)
+				if v.consider(0, 1, []string{"own"}, l) {
 					t.Fatal("nobody vouches, and this is no memory")
 				}
 			}
 			last := c.looks[len(c.looks)-1]
-			got := v.told(last.Lineage, now)
+			got := v.told(last.Lineage, time.Time{}) || c.after > 0 && v.told(last.Lineage, time.Time{}.Add(c.after))
 			if !v.waiting() || got != c.want {
 				t.Errorf("vouched: %v, want %v", got, c.want)
 			}
@@ -113,12 +111,15 @@ func TestTheCoordinatorsWord(t *testing.T) {
 func TestTheCoordinatorsWordIsForOneLineage(t *testing.T) {
 	v := &voucher{}
 	v.see("a")
-	v.consider(time.Time{}, 0, 1, []string{"own"}, saw("a", left("own", 7).called("n1/lane-0"), left("x", 1).called("n2/lane-0")))
+	v.consider(0, 1, []string{"own"}, saw("a", left("own", 7).called("n1/lane-0"), left("x", 1).called("n2/lane-0")))
 	if v.told("a", time.Time{}) || !v.waiting() {
 		t.Fatal("nothing is waited for")
 	}
+	if v.unsaid(); v.told("a", time.Time{}.Add(othersWithin)) {
+		t.Fatal("the coordinator refused in between, and the time before that counts")
+	}
 	v.see("b")
-	if l := saw("b", left("own", 7).called("n1/lane-0")); v.consider(time.Time{}.Add(othersWithin), 0, 1, []string{"own"}, l) || v.waiting() {
+	if l := saw("b", left("own", 7).called("n1/lane-0")); v.consider(0, 1, []string{"own"}, l) || v.waiting() {
 		t.Fatal("it was said of another lineage")
 	}
 }

@@ -223,7 +223,7 @@ func (c *checks) ledgerClosed(key string) {
 		end := v.doc.Periods.End()
 		for _, e := range v.doc.Entries {
 			for _, a := range e.Allocations {
-				if db := c.databaseOf(a.Region); a.Granted > 0 && db != nil && db.Incarnation() == a.Incarnation {
+				if db := c.databaseOf(a.Region); a.Granted > 0 && db != nil && db.Incarnation() == a.Incarnation && !c.replacedBeside(a.Region, a.Incarnation) {
 					c.closed[a.Region] = max(c.closed[a.Region], db.ClosedBefore())
 					c.must(c.closed[a.Region] >= end, 5, "the ledger of %s, term %s, is closed, and %s has closed only what ends before %s", v.doc.Budget, v.doc.Periods.Start(), a.Region, c.closed[a.Region])
 				}

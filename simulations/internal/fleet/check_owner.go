@@ -100,8 +100,18 @@ func (c *checks) judgeSpender(r *region, x *ownertwin.Commit, k allocation.Usage
 	if slices.Contains(c.formerly[r.name], x.Incarnation) {
 		return // etcd does not know it any more: it may go on until it hears of that, with what it holds
 	}
+	if c.replacedBeside(r.name, x.Incarnation) {
+		return
+	}
 	c.must(d != nil && x.Incarnation != "" && d.Incarnation == x.Incarnation && d.Home == home, 3,
 		"%s spends of %s as incarnation %q from %+v, which is not recorded", x.Database, k.Budget, x.Incarnation, home)
+}
+
+// replacedBeside says whether an incarnation was replaced because of a copy that asked for a new one: until the original
+// hears of that, it spends what nobody else was granted. That no two databases spend as one incarnation, judgeLife judges.
+func (c *checks) replacedBeside(region, incarnation string) bool {
+	d := c.members[region]
+	return len(c.copies[region]) > 0 && d != nil && slices.Contains(d.Former, incarnation)
 }
 
 // judgeCharges holds what a commit charges against the admissions that it commits (invariants 6, 7, 10, 13).
