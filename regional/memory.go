@@ -168,6 +168,9 @@ func (n *Node) keepOrEnd(ctx context.Context) {
 		}
 		if _, err := s.writer.Resolve(ctx); err != nil {
 			n.log.Debug("end writer", "error", err)
+			if errors.Is(err, ErrHistoryLost) { // nobody else may know
+				s.lost(ctx, err)
+			}
 			return
 		}
 		marks = append(marks, s.writer.Mark())

@@ -54,10 +54,10 @@ func (p *faultPlan) drawLosses(r *rand.Rand) {
 	}
 }
 
-// ready says whether all nodes of a region serve.
+// ready says whether all nodes of a region serve. One that is being stopped takes what it knows with it.
 func (r *region) ready() bool {
 	return r.started && !slices.ContainsFunc(r.nodes, func(n *node) bool {
-		return n.current == nil || !n.current.Status().Ready
+		return n.current == nil || !n.current.Status().Ready || n.process.Context().Err() != nil
 	})
 }
 

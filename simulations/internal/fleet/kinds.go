@@ -73,13 +73,13 @@ func expectedList() []Expected {
 	return []Expected{
 		{
 			Name: "clone-behind-a-pooler", What: "a copy of a region's database starts beside it, and its address leads to the copy from then on",
-			Why: "what was committed after the copy is found missing by the nodes that made it, and they are waited for; what a node made that is gone by then, and nobody was told of, is sold again",
+			Why:  "what was committed after the copy is found missing by the nodes that made it, and they are waited for; what a node made that is gone by then, and nobody was told of, is sold again",
 			Ends: anyEnd, Breaks: lossy,
 			do: func(x *faults) { x.clone(true) },
 		},
 		{
 			Name: "clone-both-running", What: "a copy of a region's database starts beside it, and one of its nodes works on the copy",
-			Why: "where both are in contact, their marks exclude each other: one gets a new incarnation, and the other is refused for as long as that one calls. What was admitted after the copy by a node that is gone by then, and was not stated, is sold again: up to what the region held unspent; so it is with all that the original admits while it is cut off",
+			Why:  "where both are in contact, their marks exclude each other: one gets a new incarnation, and the other is refused for as long as that one calls. What was admitted after the copy by a node that is gone by then, and was not stated, is sold again: up to what the region held unspent; so it is with all that the original admits while it is cut off",
 			Ends: anyEnd, Breaks: lossy,
 			do: func(x *faults) { x.clone(false) },
 		},
