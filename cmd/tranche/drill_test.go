@@ -117,8 +117,10 @@ func (d *drilled) run(tenant string, more ...string) (cmd *exec.Cmd, out, log st
 	d.t.Helper()
 	dir := d.t.TempDir()
 	out, log = filepath.Join(dir, "record"), filepath.Join(dir, "log")
-	args := []string{"drill", "leaked-key", "--tenant", tenant, "--capability", drill.Expendable, "--essential", drill.Precious, "--out", out,
-		"--rate", "100", "--coordinator", d.Coordinators[0].Address, "--token", d.AdminToken}
+	args := []string{
+		"drill", "leaked-key", "--tenant", tenant, "--capability", drill.Expendable, "--essential", drill.Precious, "--out", out,
+		"--rate", "100", "--coordinator", d.Coordinators[0].Address, "--token", d.AdminToken,
+	}
 	cmd, err := process.Command(nil, append(args, more...)...)
 	if err != nil {
 		d.t.Fatal(err)

@@ -104,13 +104,14 @@ func (d *drill) close(k *key) {
 
 var serial atomic.Int64
 
-// ask makes one request with a key. While its outcome is unknown it asks again under the same id.
+// ask makes one request with a key. While it is not decided, or that is not known, it asks again under the same id, as a caller does;
+// the record counts that.
 func (d *drill) ask(ctx context.Context, k *key, n *node, op, capability, priority, id string) (answer, error) {
 	if id == "" {
 		id = fmt.Sprintf("drill-%s-%d", d.id, serial.Add(1))
 	}
 	call := api.Call{Method: http.MethodPost, Path: "/v1/admit", Reads: op == string(allocation.Check), Body: map[string]any{
-		"labels": map[string]string{"tenant": d.Tenant, "capability": capability}, "op": op, "priority": priority, "deadline_ms": 2000,
+		"labels": map[string]string{"tenant": d.Tenant, "capability": capability}, "op": op, "priority": priority, "deadline_ms": 5000,
 	}}
 	if op != string(allocation.Check) {
 		call.Header = http.Header{"Admission-Id": {id}}
@@ -125,7 +126,11 @@ func (d *drill) ask(ctx context.Context, k *key, n *node, op, capability, priori
 			err = fmt.Errorf("%s answers %d %.200q; is it a node?", n.address, status, body)
 		}
 		a.status = status
-		if err == nil && a.Outcome != "unknown" {
+		undecided := err == nil && status == http.StatusServiceUnavailable
+		if undecided {
+			d.undecided.Add(1)
+		}
+		if err == nil && a.Outcome != "unknown" && (!undecided || time.Now().After(end)) {
 			if a.admitted() && op != string(allocation.Check) {
 				k.first.CompareAndSwap(nil, &asked{n, id, priority})
 			}

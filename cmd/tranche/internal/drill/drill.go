@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tranche/cmd/tranche/internal/api"
@@ -59,6 +60,8 @@ type drill struct {
 	mu    sync.Mutex
 	heard []event // of the expendable capability, in order
 	calm  tally   // the essential traffic
+
+	undecided atomic.Int64 // answers 503
 }
 
 // step is one thing that the drill does, and promises.

@@ -36,6 +36,7 @@ type Record struct {
 	Revoked   []NodeTime                `json:"revoked"`
 	Surge     SurgeRecord               `json:"surge"`
 	Essential EssentialRecord           `json:"essential"`
+	Undecided int64                     `json:"undecided"` // answers 503: nothing was decided, and it was asked again
 	Undone    []string                  `json:"undone"`
 	Left      []string                  `json:"left,omitempty"` // what could not be taken back
 }
@@ -172,6 +173,7 @@ func (d *drill) summary() {
 			r.Budget.Exhausted = e.at.UTC().Format(time.RFC3339)
 		}
 	}
+	r.Undecided = d.undecided.Load()
 	r.Ended = time.Now().UTC()
 	r.Kept = len(r.Broken()) == 0 && len(r.Left) == 0 && len(r.Steps) > 0
 }
@@ -209,6 +211,9 @@ func (r *Record) Markdown() string {
 	r.tables(&b)
 	fmt.Fprintf(&b, "\n## Surge\n\n%d clients were released together; %d permits were left; %d were admitted.\n", r.Surge.Held, r.Surge.Left, r.Surge.Admitted)
 	fmt.Fprintf(&b, "\n## Essential traffic\n\n%d of %d requests for %s were admitted; the slowest took %d ms.\n", r.Essential.Admitted, r.Essential.Sent, r.Essential.Capability, r.Essential.SlowestMS)
+	if r.Undecided > 0 {
+		fmt.Fprintf(&b, "\n%d answers were 503: nothing was decided, and it was asked again under the same id.\n", r.Undecided)
+	}
 	b.WriteString("\n## Cleaned up\n\n")
 	for _, text := range r.Undone {
 		fmt.Fprintf(&b, "- done: %s\n", text)
