@@ -57,6 +57,10 @@ var (
 		Faults: map[string]int{"cut-region": 2, "cut-link": 1, "slow-disk": 2}, Every: 4 * time.Second, Demand: true, Clients: 2, Think: 200 * time.Millisecond,
 		Coordinators: 2, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right", Operate: 6 * time.Second,
 	}}
+	demandingDrains = arena{name: "regions that drain, and budgets of policy demand", focus: fleet.Focus{
+		Faults: map[string]int{"cut-link": 1}, Every: 5 * time.Second, Demand: true, Clients: 2, Think: 200 * time.Millisecond, Lose: -1, Drift: -1, AtCommit: -1,
+		Clocks: "right", Operate: time.Second,
+	}}
 	watching = arena{name: "budgets in shadow, and that only count", focus: fleet.Focus{
 		Faults: map[string]int{"cut-link": 2, "crash-node": 1}, Every: 4 * time.Second, Watched: true, Nodes: 2, Clients: 3, Think: 100 * time.Millisecond,
 		Operate: -1, Drift: -1, AtCommit: -1, Clocks: "right",
@@ -140,9 +144,13 @@ func fleetMutants() []Mutant {
 		inFleet("grant-before-return", "the taker is granted before the giver has returned", moving, storeSeams(grantAhead), 1, 2),
 		inFleet("compare-own-mark-only", "a transaction does not compare what it rests on", anything, storeSeams(compareMarkOnly), 1, 8, 10),
 
+		inFleet("drain-takes-more", "a region that drains is granted more", demandingDrains, storeSeams(drainTakesMore), 4),
+		inFleet("forget-opening-spent", "what was spent before a budget was declared is granted once more", watching, storeSeams(forgetOpening), 1, 2),
 		inFleet("recall-is-return", "what demand recalls is given to others before it has returned", demanding, storeSeams(recallIsReturn), 4),
 		inFleet("chunk-above-unallocated", "a chunk is granted although less is unallocated", demanding, storeSeams(chunkAboveFree), 1, 2),
 		inFleet("chunk-from-old-picture", "chunks are granted without comparing the ledger that they are cut from", demanding, storeSeams(chunkUncompared), 1, 8),
+		inFleet("recall-below-min", "demand recalls what a region is to have at least", demanding, storeSeams(recallBelowMin), 4),
+		inFleet("chunk-above-max", "demand gives a region more than it is to have at most", demanding, storeSeams(chunkAboveMax), 4),
 		inFleet("recall-counted-early", "what demand recalls is counted before the owner has returned it", demanding, wireSeams(stateBeforeCommit), 4),
 
 		inFleet("shadow-charges-refused", "in shadow, what would have been refused is charged", watching, ownerSeams(shadowCharges), 7),

@@ -71,3 +71,32 @@ func chunkUncompared() storeSeam {
 		return s.Commit(ctx, t)
 	}}
 }
+
+// recallBelowMin recalls all that a region holds, whatever it is promised at least.
+func recallBelowMin() storeSeam {
+	return storeSeam{commit: func(ctx context.Context, s coordinator.Store, t coordinator.Txn) (coordinator.TxnResult, error) {
+		demandOf(&t, func(l *allocation.Ledger, a *allocation.Allocation) bool {
+			if l.Policy.Min[a.Region] == 0 || a.Held() <= a.Target || a.Target == 0 {
+				return false
+			}
+			a.Target = 0
+			return true
+		})
+		return s.Commit(ctx, t)
+	}}
+}
+
+// chunkAboveMax raises the target of a region by what it is granted and once more, whatever it may have at most.
+func chunkAboveMax() storeSeam {
+	return storeSeam{commit: func(ctx context.Context, s coordinator.Store, t coordinator.Txn) (coordinator.TxnResult, error) {
+		demandOf(&t, func(l *allocation.Ledger, a *allocation.Allocation) bool {
+			most := l.Policy.Max[a.Region]
+			if most == 0 || a.Target > most || a.Held() < a.Target {
+				return false
+			}
+			a.Target = most + 1
+			return true
+		})
+		return s.Commit(ctx, t)
+	}}
+}

@@ -141,6 +141,7 @@ func (c *checks) judgePeriods(ref allocation.ShareRef, v *ledgerView, next alloc
 		}
 		for _, a := range e.Allocations {
 			was, _ := allocationOf(before, a.Holder, a.Class)
+			c.judgeBounds(ref, old, next, was, a)
 			if a.Returned > was.Returned {
 				c.counted(ref, i, next, a)
 			}
@@ -152,6 +153,8 @@ func (c *checks) judgePeriods(ref allocation.ShareRef, v *ledgerView, next alloc
 				c.judged[2]++ // Settle: counted as out, and nobody can spend it
 			default:
 				c.grantedTo(ref, period, a)
+				d := c.members[a.Region]
+				c.must(d == nil || !d.Draining || next.Members < c.number.Members, 4, "%s, period %s: %s drains, and is granted %d after %d", ref.Budget, period, a.Region, a.Granted, was.Granted)
 			}
 		}
 	}
