@@ -33,7 +33,7 @@ func (x *MatchIndex) replaced(changed []ConfiguredBudget) (*MatchIndex, bool) {
 }
 
 // reindexed is the index of all budgets after some changed: a new limit, the usual change, files nothing anew.
-func (c *Catalogue) reindexed(changed []ConfiguredBudget, all map[string]ConfiguredBudget) *MatchIndex {
+func (c *Catalogue) reindexed(changed []ConfiguredBudget, all map[string]*ConfiguredBudget) *MatchIndex {
 	if c.index != nil {
 		if x, ok := c.index.replaced(changed); ok {
 			return x
