@@ -161,7 +161,12 @@ func fleetMutants() []Mutant {
 		inFleet("degraded-is-free", "what a ladder degrades is charged to no budget", policed, ownerSeams(degradedIsFree), 7),
 		inFleet("batch-spends-protected", "batch work spends what is protected", policed, ownerSeams(floorUnseen), 11),
 		inFleet("stale-in-strict", "a budget that refuses on old evidence admits on it", policed, ownerSeams(staleInStrict), 11),
+	}
+}
 
+// twinMutants are those of a twin of the database that leaves a rule out.
+func twinMutants() []Mutant {
+	return []Mutant{
 		inFleet("apply-any-generation", "an owner applies a grant of an older generation", late, broken(ownertwin.Breaks{AnyGeneration: true}), 8),
 		inFleet("forget-ids-after-restart", "the ids are forgotten when the database restarts", restarts, broken(ownertwin.Breaks{UnloggedIDs: true}), 6),
 		inFleet("look-up-before-lock", "an id is looked up before the locks", twice, broken(ownertwin.Breaks{LookUpFirst: true}), 6),
