@@ -86,6 +86,7 @@ type api struct {
 	routes  map[string]*route
 	live    *LiveTokens
 	slots   chan struct{}
+	kept    chan struct{} // more slots, for what is essential or ends an admission
 	metrics http.Handler
 	newID   func() string
 	newName func() string       // of one answer
@@ -136,7 +137,7 @@ func newAPI(config HTTPConfig, b Backend) *api {
 	config.Metrics.watch(b)
 	a := &api{
 		Backend: b, config: config, routes: map[string]*route{}, live: config.Live, doubtful: make(chan struct{}, maxDoubtful),
-		slots: make(chan struct{}, config.MaxConcurrent), metrics: config.Metrics.handler(), newID: newAdmissionID, newName: newDecisionName, random: randomBelow,
+		slots: make(chan struct{}, config.MaxConcurrent), kept: make(chan struct{}, max(1, config.MaxConcurrent/keptPart)), metrics: config.Metrics.handler(), newID: newAdmissionID, newName: newDecisionName, random: randomBelow,
 		watch: config.Watch,
 	}
 	both := []string{http.MethodGet, http.MethodHead, http.MethodPost}
@@ -262,6 +263,9 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
 	default:
 		full := reasonFault(allocation.Overloaded, "the node already works on as many requests as it may")
 		full.noted = to.refuses(caller)
+		if a.serveReserved(w, r, to, caller, key, &full) {
+			return
+		}
 		if to.gateway {
 			a.tellGateway(w, r, a.gatewayFault(full))
 			return
@@ -292,6 +296,7 @@ type statusWriter struct {
 	http.ResponseWriter
 	status int
 	api    *api
+	kept   *fault // it has a slot that is kept for essential requests: what others are told
 
 	// Of a call that a node in shadow never refuses.
 	shadow *api

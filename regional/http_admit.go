@@ -21,7 +21,11 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, caller string) {
 	e := exchanges.Get().(*exchange)
 	defer e.done()
 	body := &e.body
-	if wrong := body.from(w, r, admitFields); wrong != nil {
+	wrong := body.from(w, r, admitFields)
+	if wrong == nil {
+		wrong = crowdedOut(w, body)
+	}
+	if wrong != nil {
 		writeFault(w, *wrong)
 		return
 	}
@@ -70,6 +74,9 @@ type batchBody struct {
 func (a *api) admitBatch(w http.ResponseWriter, r *http.Request, caller string) {
 	arrived := a.config.Now()
 	body, wrong := a.read(w, r, fieldItems|fieldDeadline)
+	if wrong == nil {
+		wrong = crowdedOut(w, &body)
+	}
 	if wrong == nil {
 		wrong = batchFault(r.Header, &body)
 	}
