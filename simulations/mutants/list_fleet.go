@@ -152,12 +152,10 @@ func fleetMutants() []Mutant {
 		inFleet("recall-below-min", "demand recalls what a region is to have at least", demanding, storeSeams(recallBelowMin), 4),
 		inFleet("chunk-above-max", "demand gives a region more than it is to have at most", demanding, storeSeams(chunkAboveMax), 4),
 		inFleet("recall-counted-early", "what demand recalls is counted before the owner has returned it", demanding, wireSeams(stateBeforeCommit), 4),
-
 		inFleet("shadow-charges-refused", "in shadow, what would have been refused is charged", watching, ownerSeams(shadowCharges), 7),
 		inFleet("shadow-refuses", "a budget in shadow refuses", watching, ownerSeams(watchedRefuses(allocation.Shadow)), 11),
 		inFleet("meter-refuses", "a budget that only counts refuses", watching, ownerSeams(watchedRefuses(allocation.Meter)), 11),
 		inFleet("enforce-for-flips", "a part that is enforced is drawn by each node for itself, so that one id is in and out of it", watching, enforceForFlips, 11),
-
 		inFleet("degraded-is-free", "what a ladder degrades is charged to no budget", policed, ownerSeams(degradedIsFree), 7),
 		inFleet("batch-spends-protected", "batch work spends what is protected", policed, ownerSeams(floorUnseen), 11),
 		inFleet("stale-in-strict", "a budget that refuses on old evidence admits on it", policed, ownerSeams(staleInStrict), 11),
