@@ -60,6 +60,7 @@ type feed struct {
 	budgets    map[string]*doc[ToldBudget]
 	toldOf     map[string]*doc[ToldRegion]
 	deployment *doc[ToldDeployment]
+	hook       *doc[WebhookDocument]
 
 	moved map[topic]bool  // of which something changed since the last look
 	all   bool            // everything may have
@@ -94,6 +95,9 @@ func (f *feed) enterFeed(e Event) error {
 	case "feed":
 		f.head = nil
 		return enter(e, func(d *doc[FeedDocument]) { f.head = d })
+	case "webhook":
+		f.hook = nil
+		return enter(e, func(d *doc[WebhookDocument]) { f.hook = d })
 	case "events":
 		i, found := slices.BinarySearchFunc(f.keys, e.Key, func(a Item, key string) int { return strings.Compare(a.Key, key) })
 		if found {

@@ -108,3 +108,6 @@ func (s *Service) Notice(ctx context.Context) error {
 func PeriodsUntil(w allocation.Window, now, until allocation.Instant) int64 {
 	return periodsUntil(w, now, until)
 }
+
+// SendNext is one attempt of the webhook.
+func (s *Service) SendNext(ctx context.Context) (bool, error) { return s.sendNext(ctx) }

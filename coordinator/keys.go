@@ -28,6 +28,7 @@ import (
 //	/tranche/marks/WRITER                      the mark of one coordinator process
 //	/tranche/vouches/WRITER                    a coordinator without memory asks, and one with memory answers
 //	/tranche/feed, events/, told/              the event feed: see events.go
+//	/tranche/webhook                           how far the webhook is
 //	/tranche/audit/TIME-RANDOM                 one act (time: 20 digits, Unix microseconds)
 //
 // NAME is path-escaped, so that a budget's slashes cannot be taken for the layout's.

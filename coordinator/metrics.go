@@ -14,6 +14,7 @@ type metrics struct {
 	conflicts prometheus.Counter
 	opened    prometheus.Counter
 	events    prometheus.Counter
+	webhook   *prometheus.CounterVec
 }
 
 // The results of a sync call.
@@ -44,13 +45,17 @@ func newMetrics(s *Service, registry prometheus.Registerer) *metrics {
 		}),
 	}
 	m.events = prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_coordinator_events_total", Help: "Events that this replica wrote to the feed."})
+	m.webhook = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tranche_coordinator_webhook_attempts_total", Help: "Attempts to deliver an event, by result."}, []string{"result"})
+	for _, result := range []string{webhookDelivered, webhookFailed, webhookGivenUp} {
+		m.webhook.WithLabelValues(result)
+	}
 	for _, result := range []string{syncAnswered, syncRefused, syncFailed, syncInvalid} {
 		m.syncs.WithLabelValues(result)
 	}
 	if registry == nil {
 		return m
 	}
-	registry.MustRegister(m.syncs, m.duration, m.refusals, m.conflicts, m.opened, m.events)
+	registry.MustRegister(m.syncs, m.duration, m.refusals, m.conflicts, m.opened, m.events, m.webhook)
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
@@ -80,6 +85,7 @@ func newMetrics(s *Service, registry prometheus.Registerer) *metrics {
 		return 0
 	}))
 	gauge("tranche_coordinator_frozen_regions_missing", "Regions that have yet to state what they hold, for a freeze to end.", locked(func() int { return len(s.state.awaited()) }))
+	gauge("tranche_coordinator_webhook_lag_seconds", "Age of the oldest event that the webhook has not taken.", s.webhookLag)
 	gauge("tranche_coordinator_leading", "1 while this replica does the background work.", func() float64 {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -50,6 +50,8 @@ type Config struct {
 	// OnFirstAdminToken hears the first admin token, once, in the process that made the deployment.
 	OnFirstAdminToken func(token string)
 	Version           string // of the program, for reports
+	// Webhook is told every event of the feed; nil: nobody is.
+	Webhook Sender
 	// Zones is the time-zone data by which calendar periods are computed, once, when a term is opened. nil: the process's.
 	Zones allocation.Zones
 }
@@ -144,6 +146,9 @@ func (s *Service) Run(ctx context.Context) error {
 			start("persist", s.persistOften)
 			start("observe", s.observeOften)
 			start("demand", s.allotOften)
+			if s.config.Webhook != nil {
+				start("webhook", func(ctx context.Context) error { return s.config.Store.Lead(ctx, "webhook", s.sendEvents) })
+			}
 			start("lead", func(ctx context.Context) error { return s.config.Store.Lead(ctx, "background", s.lead) })
 		})
 	})

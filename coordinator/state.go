@@ -172,7 +172,7 @@ func (s *state) enter(e Event) {
 			s.audit = slices.Insert(s.audit, i, e.Item)
 			s.audit = s.audit[max(0, len(s.audit)-maxAuditLines):]
 		}
-	case "feed", "events", "told":
+	case "feed", "events", "told", "webhook":
 		err = s.feed.enterFeed(e)
 	default:
 		_, err = s.enterStranded(kindOf(e.Key), e)

@@ -33,6 +33,7 @@ type coordinatorOptions struct {
 	unreachable time.Duration
 	closings    time.Duration // how long records are kept
 	tokenFile   string
+	hook        hookOptions
 	log         logOptions
 }
 
@@ -61,6 +62,7 @@ it prints the first admin token, once.`,
 	f.DurationVar(&o.closings, "closing-retention", coordinator.DefaultClosingRetention, "how long the record of a closed term is kept; see `tranche budgets closings`")
 	f.DurationVar(&o.unreachable, "report-unreachable-after", coordinator.DefaultReportUnreachableAfter, "silence after which what a region holds is reported as stranded")
 	f.StringVar(&o.tokenFile, "admin-token-file", "", "`FILE` to write the first admin token to (mode 0600) instead of printing it")
+	o.hook.flags(f)
 	o.log.flags(f)
 	return c
 }
@@ -93,6 +95,10 @@ func (a *App) runCoordinator(ctx context.Context, o coordinatorOptions) error {
 		return err
 	}
 	log, err := o.log.logger(a.err, "coordinator")
+	if err != nil {
+		return err
+	}
+	hook, err := o.hook.receiver()
 	if err != nil {
 		return err
 	}
@@ -133,6 +139,7 @@ func (a *App) runCoordinator(ctx context.Context, o coordinatorOptions) error {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	service := coordinator.New(coordinator.Config{
 		Store: store, Memory: asMemory(memory), TrustEtcd: o.coldStart == coldStartTrust, GoOn: o.goOn.value(), Log: log, Registry: registry, ReportUnreachableAfter: o.unreachable, ClosingRetention: o.closings, Version: Version(),
+		Webhook:           hook,
 		OnFirstAdminToken: func(token string) { a.firstToken(token, o.tokenFile, log) },
 	})
 	server := &http.Server{
