@@ -92,6 +92,11 @@ func TestOverrideByCommand(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	v.untilTold(coordinator.EventOverride, coordinator.EventEnded, anyEvent)
+	for _, want := range []string{"budget.override ", "127.0.0.1", "limit 10 → 14", "because: launch", "limit 14 → 10", "because: over"} {
+		if text := v.run(0, "audit", "--limit", "10"); !strings.Contains(strings.Join(strings.Fields(text), " "), strings.TrimSpace(want)) {
+			t.Errorf("the audit does not show %q: %s", want, text)
+		}
+	}
 	var shares coordinator.SharesAnswer
 	if err := json.Unmarshal([]byte(v.run(0, "budgets", "shares", "launch/year", "--json")), &shares); err != nil {
 		t.Fatal(err)

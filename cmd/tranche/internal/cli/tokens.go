@@ -171,9 +171,10 @@ func (a *App) auditCommand() *cobra.Command {
 			}
 			var rows [][]any
 			for _, l := range list {
-				rows = append(rows, []any{l.At.UTC().Format(time.RFC3339), l.Who, l.From, l.Act, l.Object})
+				from := l.From + yes(l.Node != "", " ("+l.Node+")")
+				rows = append(rows, []any{l.At.UTC().Format(time.RFC3339), l.Who, from, l.Act, l.Object, oldToNew(l.Old, l.New) + yes(l.Reason != "", "; because: "+l.Reason)})
 			}
-			a.table([]string{"at", "who", "from", "act", "object"}, rows)
+			a.table([]string{"at", "who", "from", "act", "object", "old → new"}, rows)
 			return nil
 		},
 	}
