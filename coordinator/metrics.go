@@ -44,11 +44,7 @@ func newMetrics(s *Service, registry prometheus.Registerer) *metrics {
 			Name: "tranche_coordinator_terms_opened_total", Help: "Terms opened by this replica's background work.",
 		}),
 	}
-	m.events = prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_coordinator_events_total", Help: "Events that this replica wrote to the feed."})
-	m.webhook = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tranche_coordinator_webhook_attempts_total", Help: "Attempts to deliver an event, by result."}, []string{"result"})
-	for _, result := range []string{webhookDelivered, webhookFailed, webhookGivenUp} {
-		m.webhook.WithLabelValues(result)
-	}
+	m.ofEvents()
 	for _, result := range []string{syncAnswered, syncRefused, syncFailed, syncInvalid} {
 		m.syncs.WithLabelValues(result)
 	}
@@ -131,4 +127,13 @@ func (s *Service) inContact() int {
 		}
 	}
 	return n
+}
+
+// ofEvents makes the metrics of the feed.
+func (m *metrics) ofEvents() {
+	m.events = prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_coordinator_events_total", Help: "Events that this replica wrote to the feed."})
+	m.webhook = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tranche_coordinator_webhook_attempts_total", Help: "Attempts to deliver an event, by result."}, []string{"result"})
+	for _, result := range []string{webhookDelivered, webhookFailed, webhookGivenUp} {
+		m.webhook.WithLabelValues(result)
+	}
 }
