@@ -23,8 +23,10 @@ func (s *Service) lookAtDeployment() told {
 	var t told
 	write := cur == nil
 	if standing.History.Number > next.History.Number {
-		e := FeedEvent{Kind: EventHistory, Change: EventBegan, Subject: standing.History.String(),
-			Text: fmt.Sprintf("etcd lost history: history %s began, after %s", standing.History, next.History)}
+		e := FeedEvent{
+			Kind: EventHistory, Change: EventBegan, Subject: standing.History.String(),
+			Text: fmt.Sprintf("etcd lost history: history %s began, after %s", standing.History, next.History),
+		}
 		if standing.Freeze != nil {
 			e.Reason = standing.Freeze.Why
 		}

@@ -162,19 +162,25 @@ func (s *Service) lookAtBudget(name string) told {
 	next.Crossed = slices.Clone(next.Crossed)
 	for _, percent := range thresholds {
 		if !template && use.Limit > 0 && next.cross(percent, use, period, s.now()) {
-			t.events = append(t.events, FeedEvent{Kind: EventThreshold, Change: EventCrossed, EventBudget: scope, Figures: use.figures(percent),
-				Text: fmt.Sprintf("%s: %d %% of %d %s is used in the period of %s", name, percent, use.Limit, use.Unit, period.Start)})
+			t.events = append(t.events, FeedEvent{
+				Kind: EventThreshold, Change: EventCrossed, EventBudget: scope, Figures: use.figures(percent),
+				Text: fmt.Sprintf("%s: %d %% of %d %s is used in the period of %s", name, percent, use.Limit, use.Unit, period.Start),
+			})
 		}
 	}
 	switch over := use.Overcommitted > 0; {
 	case over && next.Over == nil:
 		next.Over = &period
-		t.events = append(t.events, FeedEvent{Kind: EventOvercommitted, Change: EventBegan, EventBudget: scope, Figures: use.figures(0),
-			Text: fmt.Sprintf("%s: %d %s more are out than the limit of %d", name, use.Overcommitted, use.Unit, use.Limit)})
+		t.events = append(t.events, FeedEvent{
+			Kind: EventOvercommitted, Change: EventBegan, EventBudget: scope, Figures: use.figures(0),
+			Text: fmt.Sprintf("%s: %d %s more are out than the limit of %d", name, use.Overcommitted, use.Unit, use.Limit),
+		})
 	case !over && next.Over != nil:
 		next.Over = nil
-		t.events = append(t.events, FeedEvent{Kind: EventOvercommitted, Change: EventEnded, EventBudget: scope, Figures: use.figures(0),
-			Text: fmt.Sprintf("%s: no more is out than the limit of %d %s", name, use.Limit, use.Unit)})
+		t.events = append(t.events, FeedEvent{
+			Kind: EventOvercommitted, Change: EventEnded, EventBudget: scope, Figures: use.figures(0),
+			Text: fmt.Sprintf("%s: no more is out than the limit of %d %s", name, use.Limit, use.Unit),
+		})
 	}
 	if e, id := s.lookAtOverride(name, next.Override, scope); id != next.Override {
 		next.Override, t.events = id, append(t.events, e...)

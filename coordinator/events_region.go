@@ -58,8 +58,10 @@ func (s *Service) lookAtIncarnation(name, before string) (events []FeedEvent, no
 	if s.state.feed.deployment == nil {
 		return nil, now
 	}
-	return []FeedEvent{{Kind: EventIncarnation, Change: EventBegan, Region: name, Incarnation: now, Subject: former,
-		Text: fmt.Sprintf("region %s began anew, as incarnation %s: what incarnation %s has not proven to be unspent is stranded", name, now, former)}}, now
+	return []FeedEvent{{
+		Kind: EventIncarnation, Change: EventBegan, Region: name, Incarnation: now, Subject: former,
+		Text: fmt.Sprintf("region %s began anew, as incarnation %s: what incarnation %s has not proven to be unspent is stranded", name, now, former),
+	}}, now
 }
 
 // strandedNow are a region's open records, by incarnation.
@@ -100,8 +102,10 @@ func (d *ToldRegion) tell(region, incarnation string, records []Stranding, budge
 		d.Stranded[i] = next
 	}
 	slices.SortFunc(records, func(a, b Stranding) int { return cmp.Or(cmp.Compare(b.Most, a.Most), cmp.Compare(a.Budget, b.Budget)) })
-	e := FeedEvent{Kind: EventStranded, Change: change, Region: region, Incarnation: incarnation, Reason: records[0].Cause, Units: next.Units,
-		Figures: map[string]int64{"budgets": int64(len(records))}, More: max(0, len(records)-maxEventBudgets)}
+	e := FeedEvent{
+		Kind: EventStranded, Change: change, Region: region, Incarnation: incarnation, Reason: records[0].Cause, Units: next.Units,
+		Figures: map[string]int64{"budgets": int64(len(records))}, More: max(0, len(records)-maxEventBudgets),
+	}
 	for _, r := range records[:min(len(records), maxEventBudgets)] {
 		scope := EventBudget{Budget: r.Budget, Unit: r.Unit}
 		if b := budgets[r.Budget]; b != nil {

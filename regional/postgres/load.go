@@ -68,9 +68,11 @@ func (s *Store) queueOwner(q *pgx.Batch, after int64, most int64, into *regional
 func (s *Store) scanOwner(row pgx.Row, l *regional.Loaded, more ...any) error {
 	var format int
 	var budgets, terms, homes, documents []byte
-	err := row.Scan(append([]any{&format, &l.Region, &l.Deployment, &l.Incarnation, &l.History.Number, &l.History.Stamp, &l.Changes, &l.Config,
+	err := row.Scan(append([]any{
+		&format, &l.Region, &l.Deployment, &l.Incarnation, &l.History.Number, &l.History.Stamp, &l.Changes, &l.Config,
 		&l.ClosedBefore, &l.Stopped, &l.Detail, &l.Revision, &l.ObservedAt, &l.Lost, &l.Handover.ID, &homes, &l.DocumentsThrough, &l.Lineage,
-		&budgets, &terms, &documents}, more...)...)
+		&budgets, &terms, &documents,
+	}, more...)...)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return fmt.Errorf("%w: the owner's row is missing", regional.ErrNotReady)

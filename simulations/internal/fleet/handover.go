@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
-
 	"time"
 
 	"tranche/allocation"
