@@ -3,6 +3,7 @@ package coordinator
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"tranche/allocation"
@@ -158,11 +159,9 @@ func (s *Service) sweep(ctx context.Context) error {
 	s.state.mu.Unlock()
 	// They may be many, so without the lock: a document in the picture is replaced, never changed.
 	slices.SortFunc(over, func(a, b *doc[Closing]) int { return cmp.Compare(a.item.Key, b.item.Key) })
-	for _, c := range over[:min(maxPerTick, len(over))] {
-		due = append(due, c.item)
-	}
-	_, err := eachOf(ctx, s, due, func(item Item) (Change, error) {
+	closings, failed := s.archiveClosings(over[:min(maxPerTick, len(over))])
+	_, err := eachOf(ctx, s, append(due, closings...), func(item Item) (Change, error) {
 		return Change{Reads: []Item{item}, Deletes: []string{item.Key}}, nil
 	})
-	return err
+	return errors.Join(failed, err)
 }

@@ -1,10 +1,8 @@
 package coordinator
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"tranche/allocation"
@@ -68,26 +66,20 @@ func (s *Service) closingRoutes(mux *http.ServeMux) {
 				return reply{}, invalid(closingsLimit, fmt.Sprintf("is %.20q", text), fmt.Sprintf("give a number from 1 to %d", maxClosingsAnswered))
 			}
 		}
-		return ok(s.listClosings(f, c.URL.Query().Get(closingsAfter), most)), nil
+		answer, err := s.listClosings(f, c.URL.Query().Get(closingsAfter), most)
+		return ok(answer), err
 	}, byBudget, byMatch, closingsAfter, closingsLimit)
 }
 
-// listClosings is one page of the records that are kept.
-func (s *Service) listClosings(f StrandedFilter, after string, most int) ClosingsAnswer {
-	s.state.mu.Lock()
-	answer := ClosingsAnswer{Evidence: s.evidence(), Closings: []Closing{}}
-	var found []*doc[Closing]
-	for key, c := range s.state.closings {
-		if key > after && f.selectsName(c.value.Budget) && (len(f.Match) == 0 || f.selects(s.state.budgets[c.value.Budget])) {
-			found = append(found, c)
-		}
+// listClosings is one page of the records that are kept, here and in etcd.
+func (s *Service) listClosings(f StrandedFilter, after string, most int) (ClosingsAnswer, error) {
+	evidence, page, err := s.closingsPage(f, after, most)
+	if err != nil {
+		return ClosingsAnswer{}, err
 	}
-	s.state.mu.Unlock()
-	slices.SortFunc(found, func(a, b *doc[Closing]) int { return cmp.Compare(a.item.Key, b.item.Key) })
-	for i, c := range found[:min(most, len(found))] {
-		if answer.Closings = append(answer.Closings, c.value); i == most-1 && len(found) > most {
-			answer.More = c.item.Key
-		}
+	answer := ClosingsAnswer{Evidence: evidence, Closings: page}
+	if len(page) > most {
+		answer.Closings, answer.More = page[:most], page[most-1].Key()
 	}
-	return answer
+	return answer, nil
 }

@@ -40,6 +40,8 @@ type Config struct {
 	ReportUnreachableAfter time.Duration
 	// ClosingRetention is how long the record of a closed term stays in etcd. 0: 24 h.
 	ClosingRetention time.Duration
+	// ClosingArchive takes the records of closed terms that are older than that, before etcd forgets them; nil: they are gone.
+	ClosingArchive ClosingArchive
 	// Memory outlives the process; nil: a start is cold, and all is frozen until every region has stated, unless another
 	// coordinator vouches.
 	Memory Memory

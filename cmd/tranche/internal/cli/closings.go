@@ -22,7 +22,8 @@ func (a *App) closingsCommand() *cobra.Command {
 		Example: "  tranche budgets closings --budget 'acme/*'\n  tranche budgets closings --export closings.csv",
 		Long: `Show the records of closed terms: what the limits of all their periods together were, what each region spent, what nobody
 used, and what was stranded and never recovered. A term is closed once every region has stated that its periods are over there,
-and is never opened again. Records are kept for the coordinators' --closing-retention: export them before, to keep them longer.`,
+and is never opened again. Etcd keeps the records for --closing-retention. Then they move to the --closing-archive of the coordinator
+that leads, which this command reads too, if that is the coordinator it asks.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if export != "" && filepath.Ext(export) != ".csv" {
 				return usagef("`%s` writes FILE.csv, not %q", c.CommandPath(), export)
@@ -86,7 +87,7 @@ func spentIn(c coordinator.Closing) (sum coordinator.ClosedRegion) {
 
 func (a *App) showClosings(list []coordinator.Closing) {
 	if len(list) == 0 {
-		a.printf("no term is closed, or its record is not kept any more\n")
+		a.printf("no term is closed, or its record is not kept here any more\n")
 		return
 	}
 	var rows [][]any

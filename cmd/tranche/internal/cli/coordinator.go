@@ -31,7 +31,7 @@ type coordinatorOptions struct {
 	coldStart   string
 	goOn        goOnOptions
 	unreachable time.Duration
-	closings    time.Duration // how long records are kept
+	closings    closingOptions
 	tokenFile   string
 	hook        hookOptions
 	log         logOptions
@@ -59,7 +59,7 @@ it prints the first admin token, once.`,
 	f.StringVar(&o.stateDir, "state-dir", "", "`FOLDER`, on a disk that stays, in which this replica remembers what it wrote last (default with --dev: state in --data-dir)")
 	f.StringVar(&o.coldStart, "cold-start", coldStartWait, "without memory: `wait` until another coordinator vouches or every region has stated; or trust-etcd")
 	o.goOn.flags(f)
-	f.DurationVar(&o.closings, "closing-retention", coordinator.DefaultClosingRetention, "how long the record of a closed term is kept; see `tranche budgets closings`")
+	o.closings.flags(f)
 	f.DurationVar(&o.unreachable, "report-unreachable-after", coordinator.DefaultReportUnreachableAfter, "silence after which what a region holds is reported as stranded")
 	f.StringVar(&o.tokenFile, "admin-token-file", "", "`FILE` to write the first admin token to (mode 0600) instead of printing it")
 	o.hook.flags(f)
@@ -79,8 +79,8 @@ func (o coordinatorOptions) check() error {
 		return usagef("no etcd: give --etcd-endpoints http://HOST:2379,… , or --dev --data-dir FOLDER to run one on this machine")
 	case o.coldStart != coldStartWait && o.coldStart != coldStartTrust:
 		return usagef("--cold-start %q: use %s or %s", o.coldStart, coldStartWait, coldStartTrust)
-	case o.closings < time.Hour:
-		return usagef("--closing-retention %s: use at least 1h", o.closings)
+	case o.closings.retention < time.Hour:
+		return usagef("--closing-retention %s: use at least 1h", o.closings.retention)
 	case o.unreachable < time.Second:
 		return usagef("--report-unreachable-after %s: use at least 1s", o.unreachable)
 	}
@@ -135,11 +135,18 @@ func (a *App) runCoordinator(ctx context.Context, o coordinatorOptions) error {
 	if memory != nil {
 		defer memory.Close()
 	}
+	closings, err := o.closings.open(memory, log)
+	if err != nil {
+		return err
+	}
+	if closings != nil {
+		defer closings.Close()
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	service := coordinator.New(coordinator.Config{
-		Store: store, Memory: asMemory(memory), TrustEtcd: o.coldStart == coldStartTrust, GoOn: o.goOn.value(), Log: log, Registry: registry, ReportUnreachableAfter: o.unreachable, ClosingRetention: o.closings, Version: Version(),
-		Webhook:           hook,
+		Store: store, Memory: asMemory(memory), TrustEtcd: o.coldStart == coldStartTrust, GoOn: o.goOn.value(), Log: log, Registry: registry, ReportUnreachableAfter: o.unreachable, ClosingRetention: o.closings.retention, Version: Version(),
+		Webhook: hook, ClosingArchive: asArchive(closings),
 		OnFirstAdminToken: func(token string) { a.firstToken(token, o.tokenFile, log) },
 	})
 	server := &http.Server{
