@@ -134,11 +134,14 @@ func (f *fakeRegion) apply(a allocation.SyncAnswer) {
 		return // whoever says so has not heard that it started over
 	}
 	stored, take := f.history.Heed(a.History)
-	f.history = stored
-	switch {
-	case a.History == stored:
+	blank := f.history == (allocation.History{})
+	if stored != f.history {
+		f.history, f.config, f.through = stored, 0, 0
+	}
+	if a.History == stored {
 		f.frozen = a.Frozen
-	case !take:
+	}
+	if !take && !blank {
 		return
 	}
 	f.regions = slices.DeleteFunc(mergeRegions(f.regions, a.Regions), func(n string) bool { return slices.Contains(a.Removed, n) })
@@ -155,7 +158,7 @@ func (f *fakeRegion) apply(a allocation.SyncAnswer) {
 	}
 	f.incarnation = a.Incarnation
 	for _, b := range a.Budgets {
-		if b.Number > f.budgets[b.Budget.Name].Number {
+		if had := f.budgets[b.Budget.Name]; cmp.Or(cmp.Compare(b.Version, had.Version), cmp.Compare(b.Number, had.Number)) > 0 {
 			f.budgets[b.Budget.Name] = b
 		}
 	}

@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"testing"
 
+	"tranche/allocation"
 	"tranche/coordinator"
 )
 
@@ -45,4 +46,40 @@ func TestEmptyEtcdGoesOn(t *testing.T) {
 	}
 	w.must(r, 409, "POST", "/v1/regions", coordinator.RegisterRequest{Region: "ap-south", Owner: known(east)})
 	w.conserved()
+}
+
+// A block that is made before a region has stated must reach it, although the region has stored higher numbers: those were
+// of a configuration that is lost, and an empty etcd gives them out again.
+func TestEmptyEtcdForgetsNobodyInItsConfiguration(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	w.round(r, east, west)
+	id := w.must(r, 200, "GET", "/v1/status", nil)["deployment"].(string)
+	w.vanish(r, true)
+	w.restoreAll(nil)
+	w.admin = ""
+	w.spoil = func(c *coordinator.Config) {
+		c.GoOn = &coordinator.GoOn{Deployment: id, Regions: []string{"us-east", "eu-west"}}
+	}
+	r = w.start()
+	east.config, east.through = 12, 12
+	for _, f := range []*fakeRegion{east, west} {
+		w.must(r, 201, "POST", "/v1/regions", coordinator.RegisterRequest{Region: f.name, Owner: &coordinator.KnownOwner{Incarnation: f.incarnation, Home: f.home}})
+	}
+	w.must(r, 201, "POST", "/v1/budgets", budgetJSON(acmeBudget, "100"))
+	w.must(r, 201, "POST", "/v1/budgets", budgetJSON("acme/new", "10"))
+	b := typed[coordinator.BlockAnswer](w, r, 201, "POST", "/v1/blocks", `{"match":{"tenant":"acme"},"for":"2h","reason":"leak"}`)
+	w.round(r, east, west)
+	w.round(r, east, west)
+	if w.standing().Freeze != nil {
+		t.Fatalf("the standing is %+v", w.standing())
+	}
+	for _, f := range []*fakeRegion{east, west} {
+		if d, ok := f.documents[allocation.DocumentRef{Kind: allocation.KindBlock, Name: b.ID}]; !ok || d.Number > 12 {
+			t.Errorf("%s has the block %v: %+v", f.name, ok, d)
+		}
+		if c, ok := f.budgets["acme/new"]; !ok || c.Number > 12 {
+			t.Errorf("%s has the budget %v: %+v", f.name, ok, c)
+		}
+	}
 }

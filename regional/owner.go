@@ -76,7 +76,8 @@ type Owner interface {
 	// by the database's clock, Unix microseconds.
 	//
 	// A newer history is stored, and nothing else of that answer (allocation.History.Heed); what was acknowledged under the
-	// one before is forgotten, so that it is stated again. A refusal says that the owner
+	// one before is forgotten, so that it is stated again, and so is through which number configuration is stored, so that
+	// all of it is told again. A refusal says that the owner
 	// lost history if it misses marks, or if another incarnation is the region's: see Lose. Any other refusal, such as that
 	// the incarnation lives in another home, stops the owner, durably, until Lift; see StopReason. To an owner that is lost
 	// or sealed no answer does anything but that.

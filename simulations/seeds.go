@@ -48,6 +48,8 @@ func Seeds() []Seed {
 		{Seed: 356, Reason: "a return was counted by a clock by which the term was over: what came back was granted to an incarnation that had been replaced"},
 		{Seed: 960, Reason: "a start-over was lost, and a second backup brought back that the reservation had ended: the checker counted it twice"},
 		{Seed: 1158, Reason: "a region that holds nothing of a period refuses under no generation: the checker knew none"},
+		{Seed: 6010, Reason: "a region that drained when a term was opened stated what it held of it: the checker took its recall for one below its least"},
+		{Seed: 6068, Reason: "an empty etcd gave out numbers that a region had stored already: it never heard of a block that was made before it had stated"},
 		{Seed: 576, For: 40 * time.Second, Reason: "word of a broken connection is lost, too: lanes must not wait for ever"},
 		{Seed: 8, Kind: "restore-copy", Reason: "ids of a history that was lost were charged from the state that they had there: the checker took it for a lie"},
 		{Seed: 9, Kind: "restore-copy", Reason: "a release of an id whose commit was lost is stored, and charges nothing: the checker took it for a second admission"},

@@ -19,9 +19,10 @@ where id = 1 and not lost`
 update tranche.owner set stopped = '', detail = '' where id = 1 and stopped = $1 and not lost and stopped <> 'sealed'`
 
 	// An owner that has no history yet, or an older one, keeps everything else but what was acknowledged (forgetBases): etcd
-	// may have lost it, and what an owner does not state again nobody would ever hear of.
+	// may have lost it, and what an owner does not state again nobody would ever hear of. Nor is it any further in the new
+	// history's configuration than at its beginning: an etcd that was empty gives the numbers of the old one out again.
 	heedHistory = `
-update tranche.owner set history_number = $1, history_stamp = $2 where id = 1 and history_number < $1`
+update tranche.owner set history_number = $1, history_stamp = $2, config = 0, documents = 0 where id = 1 and history_number < $1`
 
 	// What the shares of running periods hold and nobody has spent or reserved: by their rows, and by the entries of periods
 	// that were not used.

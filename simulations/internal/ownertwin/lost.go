@@ -12,14 +12,14 @@ import (
 	"tranche/regional"
 )
 
-// heed stores a newer history, and nothing else.
+// heed stores a newer history, in whose configuration the owner is at the beginning, and nothing else.
 func (x *transaction) heed(h allocation.History) error {
 	if err := x.take(lockKey{kind: lockOwner}, false); err != nil {
 		return err
 	}
 	x.change(putOwner(func(r *ownerRow) {
 		if r.history.Number < h.Number {
-			r.history = h
+			r.history, r.config, r.documents = h, 0, 0
 		}
 	}))
 	for shard := range x.db.tables.shards {
