@@ -84,10 +84,13 @@ func (s *Service) closeTerm(ref allocation.ShareRef) Change {
 		Generation: l.value.Generation, Closed: s.now().UTC(), Regions: []ClosedRegion{},
 		OpeningSpent: l.value.EntryAt(0).OpeningSpent,
 	}
+	var usage [][]allocation.UsageStatement
 	for _, h := range holders(l.value) {
-		c.Regions = append(c.Regions, s.closedRegion(h, l.value))
+		st, _ := s.lastStatement(h, ref)
+		c.Regions, usage = append(c.Regions, s.closedRegion(h, l.value, st.Usage)), append(usage, st.Usage)
 	}
 	s.state.sum(&c, l.value)
+	c.enterPeriods(l.value, usage)
 	key := closingKey(ref.Budget, ref.Term)
 	change := Change{
 		Reads:   []Item{l.item, s.state.closings[key].known(key)},
@@ -101,10 +104,9 @@ func (s *Service) closeTerm(ref allocation.ShareRef) Change {
 // closedRegion is what an incarnation last stated of a term that is closed now. If it stated nothing of it since etcd went
 // back, it may have been told before that that the term is closed, and will never state it again: then all that it held
 // is counted as spent, which may be too much, and never too little by what this ledger granted.
-func (s *Service) closedRegion(h allocation.Holder, l allocation.Ledger) ClosedRegion {
-	st, _ := s.lastStatement(h, refOf(l))
+func (s *Service) closedRegion(h allocation.Holder, l allocation.Ledger, usage []allocation.UsageStatement) ClosedRegion {
 	sum := ClosedRegion{Holder: h}
-	for _, u := range st.Usage {
+	for _, u := range usage {
 		sum.Spent, sum.Reserved, sum.Overdraft = sum.Spent+u.Spent, sum.Reserved+u.Reserved, sum.Overdraft+u.Overdraft
 	}
 	if now := s.state.descent().History; now.Number > 1 && !s.state.statedUnder(h, refOf(l), now) {

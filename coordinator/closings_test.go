@@ -42,6 +42,7 @@ func TestClosingsAddUp(t *testing.T) {
 			t.Errorf("of %+v, former %v", g, gone)
 		}
 	}
+	addsUp(t, c)
 	for query, field := range map[string]string{"?budget=none": "budget", "?match=x": "match", "?limit=0": "limit", "?limit=x": "limit"} {
 		if a := w.must(r, 422, "GET", "/v1/closings"+query, nil); a["field"] != field || a["fix"] == "" {
 			t.Errorf("%s: %v", query, a)

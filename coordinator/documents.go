@@ -199,6 +199,10 @@ type Closing struct {
 	Limit       int64 `json:"limit,omitempty"`
 	Unused      int64 `json:"unused,omitempty"`
 	Unrecovered int64 `json:"unrecovered,omitempty"`
+	// Limits is the column of the periods' limits, where a term has several, of a template each instance's. PeriodsLeftOut: there
+	// would be too many numbers; see closing_periods.go.
+	Limits         []int64 `json:"limits,omitempty"`
+	PeriodsLeftOut bool    `json:"periods_left_out,omitempty"`
 }
 
 // ClosedRegion is what one incarnation last stated of a closed term, summed over its periods.
@@ -214,6 +218,8 @@ type ClosedRegion struct {
 	// more, what it neither spent nor reserved is Unrecovered.
 	Held        int64 `json:"held,omitempty"`
 	Unrecovered int64 `json:"unrecovered,omitempty"`
+	// Periods has the same for each period, where a term has several.
+	Periods *ClosedColumns `json:"periods,omitempty"`
 }
 
 // TokenDocument is a credential. Only the hash is stored: tokens carry 128 random bits, so nobody finds one by trying,

@@ -17,9 +17,10 @@ import (
 func (a *App) closingsCommand() *cobra.Command {
 	var q strandedQuery
 	var export string
+	var periods bool
 	c := &cobra.Command{
 		Use: "closings [--export FILE.csv]", Short: "Show what became of terms that are over everywhere, or export it", Args: exactly(),
-		Example: "  tranche budgets closings --budget 'acme/*'\n  tranche budgets closings --export closings.csv",
+		Example: "  tranche budgets closings --budget 'acme/*'\n  tranche budgets closings --periods --export closings.csv",
 		Long: `Show the records of closed terms: what the limits of all their periods together were, what each region spent, what nobody
 used, and what was stranded and never recovered. A term is closed once every region has stated that its periods are over there,
 and is never opened again. Etcd keeps the records for --closing-retention. Then they move to the --closing-archive of the coordinator
@@ -33,19 +34,26 @@ that leads, which this command reads too, if that is the coordinator it asks.`,
 				return err
 			}
 			closings, err := allClosings(c, client, q)
+			write := writeClosings
+			if periods {
+				write = writeClosedPeriods
+			}
 			switch {
 			case err != nil:
 				return err
 			case export == "-.csv":
-				return writeClosings(a.out, closings)
+				return write(a.out, closings)
 			case export != "":
-				if err := writeFile(export, func(w io.Writer) error { return writeClosings(w, closings) }); err != nil {
+				if err := writeFile(export, func(w io.Writer) error { return write(w, closings) }); err != nil {
 					return err
 				}
 				a.printf("%s: %s\n", export, counted(len(closings), "closed term"))
 				return nil
 			case a.json:
 				return a.printJSON(closings)
+			case periods && len(closings) > 0:
+				a.showClosedPeriods(closings)
+				return nil
 			}
 			a.showClosings(closings)
 			return nil
@@ -53,6 +61,7 @@ that leads, which this command reads too, if that is the coordinator it asks.`,
 	}
 	q.flags(c)
 	c.Flags().StringVar(&export, "export", "", "write them to `FILE.csv`, a row for each region; -.csv prints it")
+	c.Flags().BoolVar(&periods, "periods", false, "show each period, not the sums of each term; --json has both")
 	a.withCoordinator(c)
 	a.withJSON(c)
 	return c
@@ -77,9 +86,9 @@ func allClosings(c *cobra.Command, client *api.Client, q strandedQuery) ([]coord
 	}
 }
 
-// spentIn sums what all regions made of a closed term.
-func spentIn(c coordinator.Closing) (sum coordinator.ClosedRegion) {
-	for _, r := range c.Regions {
+// spentIn sums what all regions made of a closed term or period.
+func spentIn(regions []coordinator.ClosedRegion) (sum coordinator.ClosedRegion) {
+	for _, r := range regions {
 		sum.Spent, sum.Reserved, sum.Overdraft = sum.Spent+r.Spent, sum.Reserved+r.Reserved, sum.Overdraft+r.Overdraft
 	}
 	return sum
@@ -92,7 +101,7 @@ func (a *App) showClosings(list []coordinator.Closing) {
 	}
 	var rows [][]any
 	for _, c := range list {
-		sum, limit, unused := spentIn(c), any(c.Limit), any(c.Unused)
+		sum, limit, unused := spentIn(c.Regions), any(c.Limit), any(c.Unused)
 		if c.Limit == 0 {
 			limit, unused = "-", "-"
 		}
@@ -110,14 +119,10 @@ func writeClosings(w io.Writer, list []coordinator.Closing) error {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, c := range list {
 		term := []string{
-			c.Budget, c.Unit, c.Term.String(), c.Periods.End().String(), strconv.Itoa(c.Periods.Len()), c.Closed.Format("2006-01-02T15:04:05Z"), c.Generation.String(),
+			c.Budget, c.Unit, c.Term.String(), c.Periods.End().String(), strconv.Itoa(c.Periods.Len()), c.Closed.Format(closedForm), c.Generation.String(),
 			number(c.Limit), number(c.OpeningSpent), number(c.Unused), number(c.Unrecovered),
 		}
-		regions := c.Regions
-		if len(regions) == 0 {
-			regions = []coordinator.ClosedRegion{{}} // nobody was granted anything
-		}
-		for _, r := range regions {
+		for _, r := range orNobody(c.Regions) {
 			_ = out.Write(append(term[:len(term):len(term)], r.Region, r.Incarnation, number(r.Held), number(r.Spent), number(r.Reserved), number(r.Overdraft), number(r.Unrecovered), fmt.Sprint(r.Unstated)))
 		}
 	}

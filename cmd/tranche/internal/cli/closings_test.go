@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,5 +39,33 @@ func TestClosingsCSV(t *testing.T) {
 		if lines[i+1] != want {
 			t.Errorf("row %d is %s", i+1, lines[i+1])
 		}
+	}
+}
+
+// The same for each period: who is billed by the minute reads these rows. A term without periods has none.
+func TestClosedPeriodsCSV(t *testing.T) {
+	c := coordinator.Closing{
+		Budget: "acme/requests", Unit: "requests", Term: 60, Periods: allocation.Periods{First: 60, Step: 60, Count: 2}, Closed: time.Unix(300, 0).UTC(),
+		Limit: 200, Unused: 75, Unrecovered: 50, OpeningSpent: 5, Limits: []int64{100},
+		Regions: []coordinator.ClosedRegion{
+			{Holder: allocation.Holder{Region: "eu", Incarnation: "a"}, Held: 120, Spent: 70, Periods: &coordinator.ClosedColumns{Held: []int64{60}, Spent: []int64{10, 60}}},
+			{Holder: allocation.Holder{Region: "us", Incarnation: "b"}, Held: 70, Unrecovered: 50, Spent: 20, Periods: &coordinator.ClosedColumns{Held: []int64{35}, Spent: []int64{0, 20}}},
+		},
+	}
+	without := c
+	without.PeriodsLeftOut = true
+	var text strings.Builder
+	if err := writeClosedPeriods(&text, []coordinator.Closing{c, without}); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	want := []string{
+		"acme/requests,requests,1970-01-01T00:01:00Z,1970-01-01T00:01:00Z,1970-01-01T00:02:00Z,1970-01-01T00:05:00Z,100,5,50,35,eu,a,60,10,0,0,0,false",
+		"acme/requests,requests,1970-01-01T00:01:00Z,1970-01-01T00:01:00Z,1970-01-01T00:02:00Z,1970-01-01T00:05:00Z,100,5,50,35,us,b,35,0,0,0,35,false",
+		"acme/requests,requests,1970-01-01T00:01:00Z,1970-01-01T00:02:00Z,1970-01-01T00:03:00Z,1970-01-01T00:05:00Z,100,0,5,15,eu,a,60,60,0,0,0,false",
+		"acme/requests,requests,1970-01-01T00:01:00Z,1970-01-01T00:02:00Z,1970-01-01T00:03:00Z,1970-01-01T00:05:00Z,100,0,5,15,us,b,35,20,0,0,15,false",
+	}
+	if !slices.Equal(lines[1:], want) {
+		t.Errorf("%s", text.String())
 	}
 }
