@@ -180,6 +180,8 @@ func (s *Service) planUnchecked(name string, b *allocation.Budget, cur *doc[Budg
 	}
 	if b != nil {
 		plan.answer.Warnings = append(plan.answer.Warnings, s.timeWarnings(*b)...)
+		plan.answer.Warnings = append(plan.answer.Warnings, raisedWarnings(old, *b)...)
+		plan.answer.Warnings = append(plan.answer.Warnings, keptWarnings(old, *b)...)
 	}
 	if moved := s.movedByHand(name); moved != "" && b != nil {
 		plan.answer.Warnings = append(plan.answer.Warnings, fmt.Sprintf(

@@ -81,7 +81,7 @@ func (s *Service) override(ctx context.Context, who actor, q OverrideRequest, dr
 		}
 		plan.act = "budget.override"
 		o.Version, o.Token = plan.next.Version, who.name
-		answer = OverrideAnswer{Override: o, DryRun: dry, Permits: plan.answer.Permits, Notes: append(o.notes(), plan.answer.Warnings...)}
+		answer = OverrideAnswer{Override: o, DryRun: dry, Permits: plan.answer.Permits, Notes: append(o.notes(next.Protected), plan.answer.Warnings...)}
 		if dry {
 			answer.ID, answer.Preview = "", s.preview(plan)
 			return Change{}, nil
@@ -105,7 +105,7 @@ func (s *Service) planOverride(q OverrideRequest) (Override, allocation.Budget, 
 	limit, until := b.LimitOrZero(), now+allocation.Instant(q.For)
 	switch c := s.state.activeCompensation(q.Budget); {
 	case b.Override != nil:
-		return Override{}, none, refused("end it first: `tranche override end "+b.Override.ID+"`", "%s has an override already, of %d until %s, approved by %s", q.Budget, b.Override.Units, b.Override.Until, b.Override.By)
+		return Override{}, none, refused("end it first: `tranche override end "+b.Override.ID+" --reason TEXT --by NAME`", "%s has an override already, of %d until %s, approved by %s", q.Budget, b.Override.Units, b.Override.Until, b.Override.By)
 	case c != nil:
 		return Override{}, none, refused("cancel that first: `tranche budgets compensate "+q.Budget+" --cancel`", "%s is compensated, by %d for region %s", q.Budget, c.value.Units, c.value.Region)
 	case b.IsTemplate():
@@ -136,12 +136,16 @@ func manyUnits(units, n int64) int64 {
 	return units * n
 }
 
-func (o Override) notes() []string {
-	return []string{
+func (o Override) notes(protected int64) []string {
+	notes := []string{
 		fmt.Sprintf("until %s at most %d %s may be spent of each period instead of %d: %s, so at most %d more in all", o.Until, o.Limit+o.Units, o.Unit, o.Limit, countWord(int(o.Periods), "period"), o.Total),
 		fmt.Sprintf("then nothing is granted beyond %d any more; what is out above it stays out, as overcommitted, until it is returned or its period is over", o.Limit),
 		"a region that is cut off when it ends keeps its part of the raised period that runs, and of no later one",
 	}
+	if protected > 0 {
+		notes = append(notes, fmt.Sprintf("when it ends, essential traffic may still spend the protected %d of the period that runs, also above %d", protected, o.Limit))
+	}
+	return notes
 }
 
 // keepOverride is a budget as a change declares it, with the override that stands on top of it. A caller that read the budget
@@ -167,6 +171,25 @@ func keepOverride(b allocation.Budget, cur *doc[BudgetDocument]) (allocation.Bud
 		b.Limit, b.Override = &limit, stands
 	}
 	return b, nil
+}
+
+// raisedWarnings warns of an override that stood before a change and stands on top of it: the limit that counts is not the one
+// that was declared.
+func raisedWarnings(old, b allocation.Budget) []string {
+	if o := b.Override; o != nil && old.Override != nil && *old.Override == *o {
+		return []string{fmt.Sprintf("override %s of %d stands on top until %s: of the declared %d, %d may be spent of each period; to end it: `tranche override end %s --reason TEXT --by NAME`",
+			o.ID, o.Units, o.Until, b.WithoutOverride().LimitOrZero(), b.LimitOrZero(), o.ID)}
+	}
+	return nil
+}
+
+// keptWarnings warns of what a lowered limit does not take back: a region keeps its protected part free beside what it spent,
+// so that a recall takes it from nobody essential.
+func keptWarnings(old, b allocation.Budget) []string {
+	if b.Protected == 0 || old.Limit == nil || b.LimitOrZero() >= old.LimitOrZero() || b.LimitOrZero() == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("of what is out now, essential traffic may still spend the protected %d, to the end of the running period, also above the new limit; to stop that too, lower `protected` with it", b.Protected)}
 }
 
 // endOverride is an operator's word.

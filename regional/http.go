@@ -278,7 +278,12 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
 func (a *api) callerOf(r *http.Request, to *route) (string, allocation.Presented, *fault) {
 	given := r.Header.Values("Authorization")
 	if to.gateway && len(r.Header.Values(tokenHeader)) > 0 {
-		given = nil // it is the caller's, and the gateway's is beside it
+		// It is the caller's, and the gateway's is beside it. A key of ours counts all the same, or one that was revoked would
+		// pass under the gateway's name.
+		name, refused := a.gatewayCaller(r)
+		if _, found := keyIn(given); !found || refused != nil {
+			return name, allocation.Presented{}, refused
+		}
 	}
 	if key, found, refused := a.presented(given, to.keys); found {
 		return key.Credential(), key, refused

@@ -72,6 +72,10 @@ func (a *api) mayOperate(caller string) *fault {
 // cannot be reached. It counts in this region, at once; the coordinator is told when it can be reached again.
 func (a *api) blocks(w http.ResponseWriter, r *http.Request, caller string) {
 	if r.Method != http.MethodPost {
+		if refused := a.listsAll(caller); refused != nil {
+			writeFault(w, *refused)
+			return
+		}
 		body := blocksBody{Region: a.Catalogue().Region, Blocks: []blockBody{}}
 		for _, d := range a.Catalogue().Documents(allocation.KindBlock) {
 			if b, err := d.Block(); err == nil {

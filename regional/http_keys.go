@@ -101,6 +101,9 @@ func (a *api) overreaches(caller string, b *callBody) *fault {
 		if b.anyFingerprint() {
 			return invalid(allocation.FieldError{Field: "key_fingerprint", Problem: "is for a gateway that saw another key", Fix: "leave it out: the key that the call comes with counts"})
 		}
+		if b.anyForNothing() {
+			return invalid(allocation.FieldError{Field: "costs.requests", Problem: "is 0", Fix: "leave it out: a request costs 1; only a gateway may say that one costs nothing"})
+		}
 		return nil
 	}
 	t, known := a.tokens().of(caller)
@@ -137,8 +140,23 @@ func (a *api) speaksFor(caller, tenant string) *fault {
 	return &f
 }
 
+// listsAll is the answer to a call for lists of all tenants, of a credential that is limited to some of them.
+func (a *api) listsAll(caller string) *fault {
+	if t, _ := a.tokens().of(caller); len(t.Limits) == 0 {
+		return nil
+	}
+	f := reasonFault(allocation.ScopeDenied, "credential "+caller+" is limited in the node's token file, and this lists what is of all tenants; use one without limits")
+	return &f
+}
+
 func (b *callBody) anyFingerprint() bool {
 	return b.fingerprint != "" || slices.ContainsFunc(b.items, func(i callBody) bool { return i.fingerprint != "" })
+}
+
+// anyForNothing says whether a request is to be admitted that claims to be none.
+func (b *callBody) anyForNothing() bool {
+	n, said := b.costs["requests"]
+	return said && n < 1 && b.op != allocation.Settle || slices.ContainsFunc(b.items, func(i callBody) bool { return i.anyForNothing() })
 }
 
 // forKey leaves what a caller with a key of its own may see: the evidence and the accounts are the gateways' and operators'.

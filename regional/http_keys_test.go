@@ -81,6 +81,9 @@ func TestAPIKeys(t *testing.T) {
 		send(403, "scope_denied", "/v1/admit", `{"labels":{"tenant":"globex"}}`, with(worldKey))
 		send(403, "scope_denied", "/v1/admit", `{"labels":{"tenant":"acme"},"priority":"essential"}`, with(worldKey))
 		send(400, "key_fingerprint", "/v1/admit", `{"labels":{"tenant":"acme"},"key_fingerprint":"`+allocation.Fingerprint("x")+`"}`, with(worldKey))
+		send(400, "costs.requests", "/v1/admit", `{"labels":{"tenant":"acme"},"costs":{"requests":0}}`, with(worldKey))
+		read(200, "", "/v1/authorize", "Tranche-Label-Tenant: acme", "Tranche-Token: "+tokenA, "Admission-Id: b")
+		read(403, "scope_denied", "/v1/authorize", "Tranche-Label-Tenant: globex", "Tranche-Token: "+tokenA, "Admission-Id: c")
 		send(422, "admission_id_conflict", "/v1/admit", `{"labels":{"tenant":"acme"},"op":"reserve"}`, with(worldKey))
 		for _, path := range []string{"/v1/status", "/v1/account", "/v1/reservations", "/v1/blocks", "/metrics"} {
 			read(403, "scope_denied", path)
@@ -93,6 +96,7 @@ func TestAPIKeys(t *testing.T) {
 		send(401, "key_revoked", "/v1/match", spend, with(worldKey))
 		read(401, "key_revoked", find+"?tenant=acme")
 		read(401, "key_revoked", "/v1/authorize", "Tranche-Label-Tenant: acme")
+		read(401, "key_revoked", "/v1/authorize", "Tranche-Label-Tenant: acme", "Tranche-Token: "+tokenA) // nor passes under a gateway's name
 	}
 }
 
@@ -124,12 +128,17 @@ func TestGatewaysAreLimited(t *testing.T) {
 		{tokenA, "/v1/settle", `{"tenant":"acme","admission_id":"x","costs":{"requests":1}}`, 404},
 		{tokenB, "/v1/admit", `{"labels":{"tenant":"acme"},"priority":"essential"}`, 200},
 		{tokenB, "/v1/admit", `{"labels":{"route":"x"}}`, 403},
+		{tokenA, "/v1/match", `{"labels":{"tenant":"acme"}}`, 200},
+		{tokenA, "/v1/match", `{"labels":{"tenant":"none"}}`, 403},
 	} {
 		headers := []string{"Authorization: Bearer " + c.token}
 		if c.path == "/v1/admit" {
 			headers = append(headers, "Admission-Id: a")
 		}
 		wantStatus(t, w.call("POST", c.path, c.body, headers...), c.status)
+	}
+	for _, path := range []string{"/v1/reservations", "/v1/account", "/v1/blocks"} { // of all tenants
+		wantStatus(t, w.call("GET", path, "", "Authorization: Bearer "+tokenA), 403, "scope_denied")
 	}
 	for _, wrong := range []string{"a " + tokenA + " tenant", "a " + tokenA + " tenant=x tenant=y", "a " + tokenA + " Tenant=x", "a " + tokenA + " tenant=", "a " + worldKey} {
 		if _, err := ParseTokens([]byte(wrong)); err == nil || strings.Contains(err.Error(), tokenA) || strings.Contains(err.Error(), worldSecret) {

@@ -99,7 +99,7 @@ func (a *api) match(w http.ResponseWriter, r *http.Request, caller string) {
 	}
 	catalogue := a.Catalogue()
 	body.op, body.costs = allocation.Check, map[string]int64{}
-	if refused := a.barsReading(r.Context(), body.labels[tenantLabel]); refused != nil {
+	if refused := cmp.Or(a.barsReading(r.Context(), body.labels[tenantLabel]), a.overreaches(caller, &body)); refused != nil {
 		writeFault(w, *refused)
 		return
 	}

@@ -1,6 +1,7 @@
 package regional
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -123,8 +124,9 @@ type reservationsBody struct {
 }
 
 // reservations answers GET /v1/reservations?after=&limit=: the region's open reservations, of all credentials.
-func (a *api) reservations(w http.ResponseWriter, r *http.Request, _ string) {
+func (a *api) reservations(w http.ResponseWriter, r *http.Request, caller string) {
 	params, limit, wrong := page(r, MaxPage)
+	wrong = cmp.Or(a.listsAll(caller), wrong)
 	var after allocation.IDKey
 	if wrong == nil && params["after"] != "" {
 		text, err := base64.RawURLEncoding.DecodeString(params["after"])
@@ -184,8 +186,9 @@ type accountBody struct {
 }
 
 // account answers GET /v1/account?after=&limit=: all that the owner holds, for verify.
-func (a *api) account(w http.ResponseWriter, r *http.Request, _ string) {
+func (a *api) account(w http.ResponseWriter, r *http.Request, caller string) {
 	params, limit, wrong := page(r, MaxAccountPage)
+	wrong = cmp.Or(a.listsAll(caller), wrong)
 	if wrong != nil {
 		writeFault(w, *wrong)
 		return

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -43,18 +44,24 @@ is also the cursor to go on from. With --json there is one event on each line.`,
 				return err
 			}
 			show(list)
+			away := false
 			for follow {
 				if !pause(c.Context(), followEvery) {
 					return nil
 				}
 				// Everything that is new, however much.
-				if list, cursor, err = a.readEvents(c.Context(), client, cursor, 0, false); err != nil {
-					if c.Context().Err() != nil {
-						return nil // it was interrupted
-					}
+				news, reached, err := a.readEvents(c.Context(), client, cursor, 0, false)
+				switch {
+				case c.Context().Err() != nil:
+					return nil // it was interrupted
+				case err != nil && !mayPass(err):
 					return err
+				case err != nil:
+					a.sayOnce(&away, err)
+					continue
 				}
-				show(list)
+				cursor, away = reached, false
+				show(news)
 			}
 			return nil
 		},
@@ -65,6 +72,20 @@ is also the cursor to go on from. With --json there is one event on each line.`,
 	a.withCoordinator(c)
 	a.withJSON(c)
 	return c
+}
+
+// mayPass says whether a coordinator that answered so, or not at all, may answer otherwise in a while.
+func mayPass(err error) bool {
+	told, answered := errors.AsType[*api.Error](err)
+	return !answered || told.Status == 0 || told.Status >= http.StatusInternalServerError
+}
+
+// sayOnce tells of an outage when it begins.
+func (a *App) sayOnce(said *bool, err error) {
+	if !*said {
+		fmt.Fprintf(a.err, "note: %v; going on as soon as it answers\n", err)
+	}
+	*said = true
 }
 
 // pause waits; false: ctx has ended.
