@@ -50,6 +50,7 @@ func Seeds() []Seed {
 		{Seed: 1158, Reason: "a region that holds nothing of a period refuses under no generation: the checker knew none"},
 		{Seed: 6010, Reason: "a region that drained when a term was opened stated what it held of it: the checker took its recall for one below its least"},
 		{Seed: 6068, Reason: "an empty etcd gave out numbers that a region had stored already: it never heard of a block that was made before it had stated"},
+		{Seed: 58, Reason: "a late return was granted within the old target of a region that drains, in a period that was over before: the checker took it for more"},
 		{Seed: 576, For: 40 * time.Second, Reason: "word of a broken connection is lost, too: lanes must not wait for ever"},
 		{Seed: 8, Kind: "restore-copy", Reason: "ids of a history that was lost were charged from the state that they had there: the checker took it for a lie"},
 		{Seed: 9, Kind: "restore-copy", Reason: "a release of an id whose commit was lost is stored, and charges nothing: the checker took it for a second admission"},
