@@ -19,6 +19,8 @@ type ClosingArchive interface {
 	Append(closings []Closing) error
 	// Page is the records behind a key, in the order of their keys, of the budgets that are wanted, at most as many.
 	Page(after string, wanted func(budget string) bool, most int) ([]Closing, error)
+	// Update offers the records that are there, of those named by key, to `change`, and appends what it changes, as Append does.
+	Update(late map[string]LateStatement, change func(Closing, LateStatement) (Closing, bool)) error
 }
 
 // Key is the record's name: that of its document in etcd. Keys sort by budget and term.

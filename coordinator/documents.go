@@ -220,6 +220,8 @@ type ClosedRegion struct {
 	Unrecovered int64 `json:"unrecovered,omitempty"`
 	// Periods has the same for each period, where a term has several.
 	Periods *ClosedColumns `json:"periods,omitempty"`
+	// Late is what it stated after the record was made. Nothing else here changes by it.
+	Late *LateStatement `json:"late,omitempty"`
 }
 
 // TokenDocument is a credential. Only the hash is stored: tokens carry 128 random bits, so nobody finds one by trying,

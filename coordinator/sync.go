@@ -80,6 +80,9 @@ func (s *Service) syncFrom(ctx context.Context, from string, call allocation.Syn
 	case v.etcdLost:
 		return s.lostByEtcd(ctx, from, call, v)
 	case v.refusal != "":
+		if err := s.enterLate(ctx, call, arrived, true); err != nil {
+			return allocation.SyncAnswer{}, err // once it is refused it forgets what it states
+		}
 		return s.refuse(ctx, from, call, v)
 	case v.claim != allocation.ClaimFits:
 		return s.giveIncarnation(ctx, from, call)
@@ -117,6 +120,12 @@ func (s *Service) take(ctx context.Context, from string, call allocation.SyncCal
 		return s.lostByEtcd(ctx, from, call, lost)
 	case err != nil:
 		return allocation.SyncAnswer{}, err
+	}
+	if !s.isFrozen() {
+		// A record is no reason not to answer. While etcd takes no writes nothing is acknowledged: it is stated again.
+		if err := s.enterLate(ctx, call, arrived, false); err != nil {
+			s.log.Warn("late statements are not entered yet", "region", call.Region, "error", err)
+		}
 	}
 	acks := s.enterStatements(call, arrived)
 	s.noteDemand(call, arrived)

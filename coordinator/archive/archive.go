@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -114,6 +115,47 @@ func byKey(a, b place) int { return strings.Compare(a.key, b.key) }
 func (f *File) Append(closings []coordinator.Closing) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	return f.write(closings)
+}
+
+// Update implements coordinator.ClosingArchive.
+func (f *File) Update(late map[string]coordinator.LateStatement, change func(coordinator.Closing, coordinator.LateStatement) (coordinator.Closing, bool)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var changed []coordinator.Closing
+	for _, key := range slices.Sorted(maps.Keys(late)) {
+		i, found := slices.BinarySearchFunc(f.places, place{key: key}, byKey)
+		if !found {
+			continue
+		}
+		c, err := f.at(f.places[i])
+		if err != nil {
+			return err
+		}
+		if next, more := change(c, late[key]); more {
+			changed = append(changed, next)
+		}
+	}
+	if len(changed) == 0 {
+		return nil
+	}
+	return f.write(changed)
+}
+
+// at reads one record.
+func (f *File) at(p place) (c coordinator.Closing, err error) {
+	line := make([]byte, p.length)
+	if _, err = f.file.ReadAt(line, p.at); err == nil {
+		err = json.Unmarshal(line, &c)
+	}
+	if err != nil {
+		return c, fmt.Errorf("read the archive of closings at byte %d: %w", p.at, err)
+	}
+	return c, nil
+}
+
+// write appends records.
+func (f *File) write(closings []coordinator.Closing) error {
 	var text bytes.Buffer
 	var added []place
 	for _, c := range closings {
@@ -157,14 +199,9 @@ func (f *File) Page(after string, wanted func(budget string) bool, most int) ([]
 		if !wanted(p.budget) {
 			continue
 		}
-		var c coordinator.Closing
-		line := make([]byte, p.length)
-		_, err := f.file.ReadAt(line, p.at)
-		if err == nil {
-			err = json.Unmarshal(line, &c)
-		}
+		c, err := f.at(p)
 		if err != nil {
-			return nil, fmt.Errorf("read the archive of closings at byte %d: %w", p.at, err)
+			return nil, err
 		}
 		page = append(page, c)
 	}

@@ -105,9 +105,28 @@ func (a *App) showClosings(list []coordinator.Closing) {
 		if c.Limit == 0 {
 			limit, unused = "-", "-"
 		}
-		rows = append(rows, []any{c.Budget, c.Term, c.Periods.Len(), limit, sum.Spent + c.OpeningSpent, sum.Reserved, unused, c.Unrecovered, sum.Overdraft})
+		rows = append(rows, []any{c.Budget, c.Term, c.Periods.Len(), limit, sum.Spent + c.OpeningSpent, sum.Reserved, unused, c.Unrecovered, sum.Overdraft, lateSpent(c)})
 	}
-	a.table([]string{"budget", "term", "periods", "limits", "spent", "reserved", "unused", "never recovered", "overdraft"}, rows)
+	a.table([]string{"budget", "term", "periods", "limits", "spent", "reserved", "unused", "never recovered", "overdraft", "spent, said later"}, rows)
+}
+
+// lateSpent is what all regions stated later to have spent beyond what the record counts.
+func lateSpent(c coordinator.Closing) (sum int64) {
+	for _, r := range c.Regions {
+		if r.Late != nil {
+			sum += r.Late.Spent - r.Spent
+		}
+	}
+	return sum
+}
+
+// lateColumns are empty where nothing was stated after the record was made.
+func lateColumns(l *coordinator.LateStatement) []string {
+	if l == nil {
+		return []string{"", "", "", ""}
+	}
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	return []string{l.At.Format(closedForm), number(l.Spent), number(l.Reserved), number(l.Overdraft)}
 }
 
 func writeClosings(w io.Writer, list []coordinator.Closing) error {
@@ -115,6 +134,7 @@ func writeClosings(w io.Writer, list []coordinator.Closing) error {
 	_ = out.Write([]string{
 		"budget", "unit", "term", "until", "periods", "closed", "generation", "limits", "opening_spent", "unused", "never_recovered",
 		"region", "incarnation", "held", "spent", "reserved", "overdraft", "region_never_recovered", "unstated",
+		"late_at", "late_spent", "late_reserved", "late_overdraft",
 	})
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, c := range list {
@@ -123,7 +143,9 @@ func writeClosings(w io.Writer, list []coordinator.Closing) error {
 			number(c.Limit), number(c.OpeningSpent), number(c.Unused), number(c.Unrecovered),
 		}
 		for _, r := range orNobody(c.Regions) {
-			_ = out.Write(append(term[:len(term):len(term)], r.Region, r.Incarnation, number(r.Held), number(r.Spent), number(r.Reserved), number(r.Overdraft), number(r.Unrecovered), fmt.Sprint(r.Unstated)))
+			row := append(term[:len(term):len(term)], r.Region, r.Incarnation, number(r.Held), number(r.Spent), number(r.Reserved), number(r.Overdraft), number(r.Unrecovered), fmt.Sprint(r.Unstated))
+			row = append(row, lateColumns(r.Late)...)
+			_ = out.Write(row)
 		}
 	}
 	out.Flush()

@@ -18,7 +18,7 @@ func TestClosingsCSV(t *testing.T) {
 		Generation: allocation.Generation{Number: 3, Stamp: "s"}, Limit: 200, Unused: 70, Unrecovered: 50, OpeningSpent: 5,
 		Regions: []coordinator.ClosedRegion{
 			{Holder: allocation.Holder{Region: "eu", Incarnation: "a"}, Held: 120, Spent: 70, Reserved: 5},
-			{Holder: allocation.Holder{Region: "us", Incarnation: "b"}, Held: 80, Spent: 30, Unrecovered: 50},
+			{Holder: allocation.Holder{Region: "us", Incarnation: "b"}, Held: 80, Spent: 30, Unrecovered: 50, Late: &coordinator.LateStatement{At: time.Unix(3600, 0).UTC(), Spent: 42, Reserved: 1, Overdraft: 2}},
 		},
 	}
 	empty := c
@@ -32,9 +32,9 @@ func TestClosingsCSV(t *testing.T) {
 		t.Fatalf("%q", lines)
 	}
 	for i, want := range []string{
-		"acme/requests,requests,1970-01-01T00:01:00Z,1970-01-01T00:03:00Z,2,1970-01-01T00:05:00Z,3·s,200,5,70,50,eu,a,120,70,5,0,0,false",
-		"acme/requests,requests,1970-01-01T00:01:00Z,1970-01-01T00:03:00Z,2,1970-01-01T00:05:00Z,3·s,200,5,70,50,us,b,80,30,0,0,50,false",
-		"acme/none,requests,1970-01-01T00:01:00Z,1970-01-01T00:03:00Z,2,1970-01-01T00:05:00Z,3·s,200,5,70,50,,,0,0,0,0,0,false",
+		"acme/requests,requests,1970-01-01T00:01:00Z,1970-01-01T00:03:00Z,2,1970-01-01T00:05:00Z,3·s,200,5,70,50,eu,a,120,70,5,0,0,false,,,,",
+		"acme/requests,requests,1970-01-01T00:01:00Z,1970-01-01T00:03:00Z,2,1970-01-01T00:05:00Z,3·s,200,5,70,50,us,b,80,30,0,0,50,false,1970-01-01T01:00:00Z,42,1,2",
+		"acme/none,requests,1970-01-01T00:01:00Z,1970-01-01T00:03:00Z,2,1970-01-01T00:05:00Z,3·s,200,5,70,50,,,0,0,0,0,0,false,,,,",
 	} {
 		if lines[i+1] != want {
 			t.Errorf("row %d is %s", i+1, lines[i+1])
