@@ -85,3 +85,28 @@ func TestHandover(t *testing.T) {
 		}
 	}
 }
+
+// A stopped owner makes no call, so its failover is declared: the handover goes on from the database that was promoted.
+func TestHandoverOfAPromotedOwner(t *testing.T) {
+	w, east, _ := two(t, 1)
+	r := w.replicas[0]
+	east.sync(r)
+	began := w.must(r, 200, "POST", "/v1/regions/us-east/handover", coordinator.HandoverRequest{Step: coordinator.HandoverBegin, Reason: "a new server", By: "kim"})
+	h, _ := began["handover"].(map[string]any)
+	id, _ := h["id"].(string)
+	promoted, to := east.home, allocation.Home{System: "another", Database: 7, Timeline: 1}
+	promoted.Timeline++
+	move := coordinator.HandoverRequest{
+		Step: coordinator.HandoverMove, ID: id, Reason: "a new server", By: "kim", Incarnation: east.incarnation, From: promoted, To: to, Marks: east.marks,
+	}
+	w.must(r, 409, "POST", "/v1/regions/us-east/handover", move)
+	w.must(r, 200, "POST", "/v1/regions/us-east/adopt-failover", coordinator.AdoptRequest{Reason: "it was promoted", By: "kim", Home: &promoted})
+	late := move
+	late.From = east.home
+	w.must(r, 409, "POST", "/v1/regions/us-east/handover", late)
+	w.must(r, 200, "POST", "/v1/regions/us-east/handover", move)
+	east.home = to
+	if a := east.sync(r); a.Refusal != "" || a.Incarnation != move.Incarnation {
+		t.Errorf("the new owner is answered %+v", a)
+	}
+}

@@ -51,6 +51,8 @@ func Seeds() []Seed {
 		{Seed: 6010, Reason: "a region that drained when a term was opened stated what it held of it: the checker took its recall for one below its least"},
 		{Seed: 6068, Reason: "an empty etcd gave out numbers that a region had stored already: it never heard of a block that was made before it had stated"},
 		{Seed: 58, Reason: "a late return was granted within the old target of a region that drains, in a period that was over before: the checker took it for more"},
+		{Seed: 774, Reason: "an owner that was stopped for a handover failed over: it makes no call, and nobody declared the database that was promoted"},
+		{Seed: 847, Reason: "the commit that handed an owner over came after the command was ended: it was called off for ever, and could only go on"},
 		{Seed: 576, For: 40 * time.Second, Reason: "word of a broken connection is lost, too: lanes must not wait for ever"},
 		{Seed: 8, Kind: "restore-copy", Reason: "ids of a history that was lost were charged from the state that they had there: the checker took it for a lie"},
 		{Seed: 9, Kind: "restore-copy", Reason: "a release of an id whose commit was lost is stored, and charges nothing: the checker took it for a second admission"},

@@ -98,8 +98,11 @@ func (h *handovers) move(ctx context.Context, r *region) {
 			h.done("handovers")
 			return
 		case stands.ID == "" && (runs > 2 || h.fleet.faults.over) || cancel && runs > 0 && stands.To == (allocation.Home{}):
-			h.callOff(ctx, m)
-			return
+			if h.callOff(ctx, m) {
+				return
+			}
+			cancel = false
+			continue
 		case errors.Is(err, errIncomplete) || m.new == nil && stands.ID != "":
 			h.copy(m)
 		}
@@ -156,15 +159,20 @@ func (h *handovers) point(r *region, to *ownertwin.Database) {
 	}
 }
 
-// callOff runs the command with --cancel until the old owner goes on.
-func (h *handovers) callOff(ctx context.Context, m *moving) {
+// callOff runs the command with --cancel until the old owner goes on. A run that was ended by hand may have handed it over all
+// the same, for good: then false, and the handover goes on.
+func (h *handovers) callOff(ctx context.Context, m *moving) bool {
 	for runs := 0; m.old.Handover().ID != "" || runs == 0; runs++ {
+		if m.old.Handover().To != (allocation.Home{}) {
+			return false
+		}
 		err := h.command(ctx, m, true, runs)
 		h.fleet.w.Trace("handover", fmt.Sprint(m.region.name, " cancel ", runs, ": ", err))
 		h.person.process.Sleep(ctx, time.Second)
 	}
 	h.discard(m)
 	h.done("handovers that were called off")
+	return true
 }
 
 // command is one run of it, which may hang, or end anywhere.
@@ -229,6 +237,8 @@ func (c *moveCommand) run(ctx context.Context, cancel bool) error {
 	switch {
 	case err != nil:
 		return err
+	case loaded.Home != c.recorded.Home && !loaded.Lost && loaded.Incarnation == c.recorded.Incarnation && loaded.Handover.ID != "":
+		return c.adopt(ctx, loaded.Home)
 	case loaded.Home != c.recorded.Home || loaded.Lost || loaded.Incarnation != c.recorded.Incarnation:
 		return fmt.Errorf("%s is not what is recorded", loaded.Incarnation)
 	}

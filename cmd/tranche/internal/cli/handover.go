@@ -177,6 +177,10 @@ func (m *mover) moved(ctx context.Context) (bool, error) {
 func (m *mover) movable(l regional.Loaded) error {
 	r := m.region
 	switch {
+	case l.Home != r.Home && l.Incarnation == r.Incarnation && l.Handover.ID != "":
+		return fmt.Errorf("this is %s, and the recorded home of region %s is %s: correct --%s. If it is a replica of that one, promoted while the owner was stopped: "+
+			"a stopped owner makes no call, so declare it with `tranche regions adopt-failover %s --postgres-url URL`, and run this command again",
+			homeText(l.Home), r.Region, homeText(r.Home), m.from.flag, r.Region)
 	case l.Home != r.Home:
 		return fmt.Errorf("this is %s, and the recorded home of region %s is %s: correct --%s", homeText(l.Home), r.Region, homeText(r.Home), m.from.flag)
 	case l.Lost:
