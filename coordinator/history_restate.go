@@ -106,10 +106,12 @@ type restatedBudget struct {
 // restatePart enters several shares in one transaction. If that does not hold all of them, the rest is to be done.
 func (s *Service) restatePart(ctx context.Context, h allocation.Holder, call allocation.SyncCall, part []allocation.ShareStatement) (rest []allocation.ShareStatement, err error) {
 	err = s.inTurn(ctx, func() (Change, error) {
-		if !s.state.frozen() {
-			return Change{}, refused("call again", "the ledgers are not frozen any more")
+		from, err := s.mayRestate(call)
+		if err != nil {
+			return Change{}, err
 		}
 		w := &restating{config: s.state.deployment.value.Config, budgets: map[string]*restatedBudget{}}
+		w.change.Reads = append(w.change.Reads, from)
 		rest = nil
 		for i, st := range part {
 			took, err := s.restateShare(w, h, call, st)
@@ -124,6 +126,22 @@ func (s *Service) restatePart(ctx context.Context, h allocation.Holder, call all
 		return s.writeRestated(w), nil
 	})
 	return rest, err
+}
+
+// mayRestate says whether what a call states still counts, and returns the region's document, on which the entry rests. A
+// call is judged once, and its parts are entered later, one after the other: meanwhile its incarnation may have been replaced,
+// also by another replica, or another history may have begun.
+func (s *Service) mayRestate(call allocation.SyncCall) (Item, error) {
+	r := s.state.regions[call.Region]
+	switch {
+	case !s.state.frozen():
+		return Item{}, refused("call again", "the ledgers are not frozen any more")
+	case s.state.descent().History != call.History:
+		return Item{}, refused("call again", "another history began while this call was entered, and it was made under history %s", call.History)
+	case r == nil || r.doc == nil || r.doc.value.Incarnation != call.Incarnation:
+		return Item{}, refused("call again", "incarnation %s of region %s was replaced while its call was entered", call.Incarnation, call.Region)
+	}
+	return r.doc.item, nil
 }
 
 // restateShare enters one share. The budget goes with it: a version that etcd lost, and how far its terms are opened.

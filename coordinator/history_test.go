@@ -1,9 +1,13 @@
 package coordinator_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -258,6 +262,78 @@ func TestLateCallOfAnotherHistory(t *testing.T) {
 	if sum := w.held(east, west); sum > 100 || w.standing().Freeze != nil {
 		t.Errorf("%d of 100 are held, %+v", sum, w.standing())
 	}
+}
+
+// beforeLedgers is a store that does something once, just before the first ledger is written through it.
+type beforeLedgers struct {
+	coordinator.Store
+	do atomic.Pointer[func()]
+}
+
+func (b *beforeLedgers) Commit(ctx context.Context, txn coordinator.Txn) (coordinator.TxnResult, error) {
+	if slices.ContainsFunc(txn.Puts, func(i coordinator.Item) bool { return strings.HasPrefix(i.Key, coordinator.Root+"ledgers/") }) {
+		if do := b.do.Swap(nil); do != nil {
+			(*do)()
+		}
+	}
+	return b.Store.Commit(ctx, txn)
+}
+
+// A region states what it holds, and is given a new incarnation by another replica before that is entered: a message of a
+// former incarnation changes nothing.
+func TestReplacedWhileItStates(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	snapshot := w.backup()
+	w.move(r, west, east, 30)
+	w.restore(snapshot)
+	east.sync(r) // finds out, and stores the new history
+	call := east.call()
+	if w.standing().Freeze == nil || !call.All {
+		t.Fatalf("east does not state all: %+v", w.standing())
+	}
+	var before map[string]string
+	late := &beforeLedgers{Store: w.store}
+	w.store = late
+	second := w.start()
+	meanwhile := func() {
+		lost := east.call()
+		lost.Lost, lost.All, lost.Statements = true, false, nil
+		if _, err := r.Sync(t.Context(), lost); err != nil {
+			t.Errorf("the region cannot start over: %v", err)
+		}
+		before = w.ledgerTexts()
+	}
+	late.do.Store(&meanwhile)
+	_, err := second.Sync(t.Context(), call)
+	if before == nil {
+		t.Fatalf("nothing is entered of the call: %v", err)
+	}
+	var p *coordinator.Problem
+	if !errors.As(err, &p) || p.Code != coordinator.CodeRefused || !strings.Contains(p.Detail, "was replaced") {
+		t.Errorf("the call answers %v", err)
+	}
+	if after := w.ledgerTexts(); !maps.Equal(before, after) {
+		t.Errorf("a former incarnation changes ledgers: %v, then %v", before, after)
+	}
+	east.startOver()
+	w.round(r, east, west)
+	if sum := w.held(east, west); sum > 100 || w.standing().Freeze != nil {
+		t.Errorf("%d of 100 are held, %+v", sum, w.standing())
+	}
+	w.conserved()
+}
+
+// ledgerTexts are all ledgers as they are stored.
+func (w *world) ledgerTexts() map[string]string {
+	w.t.Helper()
+	texts := map[string]string{}
+	for _, i := range w.backup() {
+		if strings.HasPrefix(i.Key, coordinator.Root+"ledgers/") {
+			texts[i.Key] = string(i.Value)
+		}
+	}
+	return texts
 }
 
 // Limits that were lowered in what was lost stay lowered, and the numbers of the configuration rise.
