@@ -87,7 +87,7 @@ func TestWaitForShareEnds(t *testing.T) {
 		t.Fatalf("%+v", first[0])
 	}
 	for _, c := range []struct{ deadline, least, most time.Duration }{
-		{time.Second, 900 * time.Millisecond, 1900 * time.Millisecond},
+		{time.Second, 700 * time.Millisecond, 1900 * time.Millisecond},
 		{time.Minute, 1900 * time.Millisecond, 50 * time.Second},
 	} {
 		began := time.Now()

@@ -78,7 +78,7 @@ func (n *Node) awaitShares(ctx context.Context, requests []allocation.Request, o
 	if len(late) == 0 {
 		return
 	}
-	if last := deadline.Add(-shareLastLook); last.Before(until) {
+	if last := deadline.Add(-min(shareLastLook, deadline.Sub(began)/5)); last.Before(until) {
 		until = last
 	}
 	if !n.join(w) {
