@@ -104,6 +104,7 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 	}
 	if v.restored {
 		c.judgeMadeAnew(v, next, b)
+		c.openedAnew(ref.Budget, next.Periods.End())
 	}
 	if err := next.Conserved(); err != nil {
 		c.fail(1, "%v", err)

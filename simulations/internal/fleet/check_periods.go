@@ -12,6 +12,15 @@ func (c *checks) clocks() {
 	}
 }
 
+// openedAnew notes how far a budget is opened by a term that an etcd that went back had held and lost, which was opened or
+// stated again. The next term begins after it, wherever the last one ended that etcd never held before: that is no gap.
+// Until there was one of those nothing is known of what is opened, as the budget in the snapshot may be opened further.
+func (c *checks) openedAnew(budget string, end allocation.Instant) {
+	if ended, known := c.ends[budget]; known {
+		c.ends[budget] = max(ended, end)
+	}
+}
+
 // samePeriods compares every instant: the form may be another.
 func samePeriods(a, b allocation.Periods) bool {
 	if a.Len() != b.Len() || a.End() != b.End() {
