@@ -32,15 +32,26 @@ func (c *checks) evident(n *node, r allocation.Request, d allocation.Decision) {
 	for _, b := range d.Budgets {
 		c.evidentOf(cl, d, b)
 	}
-	if len(d.Budgets) > 0 && !d.Admitted() {
-		for _, b := range d.Budgets {
-			if b.Reason != allocation.Allow && b.Enforcement == "" {
-				name := allocation.Line{UsageKey: b.UsageKey}.Key()
-				c.must(d.Reason == b.Reason && d.Blames == name, 12, "%s refuses %s by %s for %q, and %s says %s", n.process.Name(), r.Key.ID, d.Reason, d.Blames, name, b.Reason)
-				return
-			}
+	if b := firstRefusing(d); b != nil {
+		name := allocation.Line{UsageKey: b.UsageKey}.Key()
+		c.must(d.Reason == b.Reason && d.Blames == name, 12, "%s refuses %s by %s for %q, and %s says %s", n.process.Name(), r.Key.ID, d.Reason, d.Blames, name, b.Reason)
+	}
+}
+
+// firstRefusing is the budget that a refusal is to blame: the first by name, and what is protected only after all counters.
+// Nil: it is no refusal by a budget's counters.
+func firstRefusing(d allocation.Decision) (first *allocation.BudgetDecision) {
+	for i := range d.Budgets {
+		b := &d.Budgets[i]
+		switch {
+		case d.Admitted(), b.Reason == allocation.Allow, b.Enforcement != "":
+		case b.Reason != allocation.OnlyProtectedLeft:
+			return b
+		case first == nil:
+			first = b
 		}
 	}
+	return first
 }
 
 // evidentOf judges one budget's part.
