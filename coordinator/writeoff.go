@@ -106,14 +106,14 @@ func (s *Service) listWriteOffs() WriteOffsList {
 }
 
 // noteReturned enters into write-offs that their region came back, and, one look later, when its first calls have stated
-// it, what it had spent meanwhile.
+// it, what it had spent meanwhile. The time of the first look may be one of a clock that was far ahead.
 func (s *Service) noteReturned(ctx context.Context) error {
 	now := s.now()
 	s.state.mu.Lock()
 	var due []string
 	for _, d := range sortedWriteOffs(s.state.writeOffs) {
 		w := d.value
-		if !w.Recorded && s.canBeAsked(w.holder(), now) && (w.Returned == nil || now.Sub(*w.Returned) >= strandedEvery) {
+		if !w.Recorded && s.canBeAsked(w.holder(), now) && (w.Returned == nil || now.Sub(*w.Returned).Abs() >= strandedEvery) {
 			due = append(due, w.ID)
 		}
 	}
