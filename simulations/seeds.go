@@ -55,6 +55,7 @@ func Seeds() []Seed {
 		{Seed: 774, Reason: "an owner that was stopped for a handover failed over: it makes no call, and nobody declared the database that was promoted"},
 		{Seed: 847, Reason: "the commit that handed an owner over came after the command was ended: it was called off for ever, and could only go on"},
 		{Seed: 270, Reason: "a region was replaced while a call that it had made before was entered in parts: what a former incarnation stated changed a ledger"},
+		{Seed: 561, Reason: "a budget was deleted, and etcd and one owner lost: no ledger knew of the limit under which that owner had spent, and the checker believed it"},
 		{Seed: 576, For: 40 * time.Second, Reason: "word of a broken connection is lost, too: lanes must not wait for ever"},
 		{Seed: 8, Kind: "restore-copy", Reason: "ids of a history that was lost were charged from the state that they had there: the checker took it for a lie"},
 		{Seed: 9, Kind: "restore-copy", Reason: "a release of an id whose commit was lost is stored, and charges nothing: the checker took it for a second admission"},

@@ -87,8 +87,9 @@ func (c *checks) judgeUsage(r *region, x *ownertwin.Commit, u ownertwin.UsageCha
 		c.must(!there || now == before, 7, "%s: the usage of %s, period %s is %+v, and a commit changes %+v", r.name, k.Budget, k.Period, now, before)
 	}
 	used := c.usedOf(k) + c.openingOf(k) // which alone may be above a limit that was lowered before the term was opened
-	c.must(c.usedOf(k) == 0 || used <= l.limitOf(k.Period), 2, "%d of %s %s are spent or reserved in the period %s, and its limit was never above %d (%s, %s of %s)",
-		used, k.Budget, k.Instance, k.Period, l.limitOf(k.Period), r.name, x.What, x.Process)
+	limit := c.capOf(k, l, used)
+	c.must(c.usedOf(k) == 0 || used <= limit, 2, "%d of %s %s are spent or reserved in the period %s, and its limit was never above %d (%s, %s of %s)",
+		used, k.Budget, k.Instance, k.Period, limit, r.name, x.What, x.Process)
 	if after.Spent+after.Reserved > before.Spent+before.Reserved {
 		c.judgeSpender(r, x, k)
 	}
