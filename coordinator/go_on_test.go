@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"testing"
+	"time"
 
 	"tranche/allocation"
 	"tranche/coordinator"
@@ -82,4 +83,57 @@ func TestEmptyEtcdForgetsNobodyInItsConfiguration(t *testing.T) {
 			t.Errorf("%s has the budget %v: %+v", f.name, ok, c)
 		}
 	}
+}
+
+// A region is registered with its owner, and its database is lost before it calls. Nobody has stated a mark that could be
+// missed: without a rule of its own such a call is taken for a late one for ever, and all stays frozen. One that is late, and
+// its repetition, must replace nothing.
+func TestEmptyEtcdAndAnOwnerThatWasLostBeforeItCalled(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	w.round(r, east, west)
+	id, before := w.must(r, 200, "GET", "/v1/status", nil)["deployment"].(string), east.incarnation
+	w.vanish(r, true)
+	w.restoreAll(nil)
+	w.admin = ""
+	w.spoil = func(c *coordinator.Config) {
+		c.GoOn = &coordinator.GoOn{Deployment: id, Regions: []string{"us-east", "eu-west"}}
+	}
+	r = w.start()
+	for _, f := range []*fakeRegion{east, west} {
+		w.must(r, 201, "POST", "/v1/regions", coordinator.RegisterRequest{Region: f.name, Owner: &coordinator.KnownOwner{Incarnation: f.incarnation, Home: f.home}})
+	}
+	east.lose()
+	late := east.call()
+	for range 3 {
+		if a, err := r.Sync(t.Context(), late); err == nil {
+			t.Fatalf("a call that may be late is answered %+v", a)
+		}
+		w.clock.move(2 * time.Minute)
+	}
+	if _, err := r.Sync(t.Context(), east.call()); err != nil {
+		t.Fatal(err)
+	}
+	east.sync(r)
+	if east.incarnation == "" || east.incarnation == before {
+		t.Fatalf("us-east is %q", east.incarnation)
+	}
+	w.round(r, east, west)
+	w.round(r, east, west)
+	if s := w.standing(); s.Freeze != nil {
+		t.Errorf("the standing is %+v", s)
+	}
+}
+
+// lose empties the region's database: it is as it was before it ever called.
+func (f *fakeRegion) lose() {
+	f.incarnation, f.history, f.config, f.through, f.frozen = "", allocation.History{}, 0, 0, false
+	f.marks = []allocation.Mark{{Writer: f.name + "-again", Count: 1, Value: "b"}}
+	clear(f.shares)
+	clear(f.used)
+	clear(f.changed)
+	clear(f.numbers)
+	clear(f.acked)
+	clear(f.budgets)
+	clear(f.documents)
 }

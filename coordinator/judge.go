@@ -107,6 +107,9 @@ func (s *Service) judgeClaim(r *region, call allocation.SyncCall) verdict {
 	switch v.claim {
 	case allocation.ClaimNew:
 		if call.Incarnation == "" && d.Confirmed && call.Home == d.Home && (r.contact.Incarnation != d.Incarnation || len(r.contact.Marks) == 0) {
+			if s.emptiedForLong(r, call) {
+				return v
+			}
 			v.err = refused("call again", "the region has an incarnation, and this call may have been made before its database stored it")
 		} else if overtaken(r, call) {
 			v = verdictOf(contradictsEmpty, "region %s is known as incarnation %s, and this call was made before its database stored it, or that database lost its history", r.name, d.Incarnation)

@@ -32,8 +32,9 @@ type region struct {
 	told        map[allocation.ShareRef]telling // shares of the queue that were sent
 	closed      *queue                          // closed terms that the owner may still have
 	closedTimes map[allocation.ShareRef]int     // how often it was told of each
-	held        waiters                         // calls that wait for something new to say
-	demand      map[string]seenDemand           // by budget: what this replica heard of it
+	emptied     emptied
+	held        waiters               // calls that wait for something new to say
+	demand      map[string]seenDemand // by budget: what this replica heard of it
 	writing     writing
 	promised    []promise     // complete calls whose statements are not written yet, oldest first
 	skew        time.Duration // the region's clock less ours, when we last heard of a call

@@ -51,6 +51,7 @@ func Seeds() []Seed {
 		{Seed: 6010, Reason: "a region that drained when a term was opened stated what it held of it: the checker took its recall for one below its least"},
 		{Seed: 6068, Reason: "an empty etcd gave out numbers that a region had stored already: it never heard of a block that was made before it had stated"},
 		{Seed: 58, Reason: "a late return was granted within the old target of a region that drains, in a period that was over before: the checker took it for more"},
+		{Seed: 20028, Reason: "a database lost its owner between its registration in an empty etcd and its first call: its calls were taken for late ones for good, and all stayed frozen"},
 		{Seed: 461, Reason: "terms that an empty etcd had lost were opened again, and then the next: the checker took what lies between for a gap"},
 		{Seed: 774, Reason: "an owner that was stopped for a handover failed over: it makes no call, and nobody declared the database that was promoted"},
 		{Seed: 847, Reason: "the commit that handed an owner over came after the command was ended: it was called off for ever, and could only go on"},
