@@ -54,6 +54,18 @@ func (p *faultPlan) drawLosses(r *rand.Rand) {
 	}
 }
 
+// apart keeps apart what a person does to databases and to etcd, and what loses the history of either: an owner that is being
+// handed over and loses commits meanwhile, or that starts over while an empty etcd waits for its word, comes right by more than
+// the simulated person knows to do.
+func (p *plan) apart() {
+	if p.handovers > 0 {
+		p.gone = 0
+	}
+	if p.handovers > 0 || p.gone > 0 {
+		clear(p.faults.weights[ordinary:])
+	}
+}
+
 // ready says whether all nodes of a region serve. One that is being stopped takes what it knows with it.
 func (r *region) ready() bool {
 	return r.started && !slices.ContainsFunc(r.nodes, func(n *node) bool {
