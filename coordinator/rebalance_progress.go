@@ -182,7 +182,7 @@ func (s *Service) finishRebalance(id string, now allocation.Instant) Change {
 			return Change{}
 		}
 	}
-	change.Puts = append(change.Puts, put(d.item.Key, next), s.auditLine(background, "rebalance."+next.State, next.Budget, nil, next))
+	change.Puts = append(change.Puts, put(d.item.Key, next), s.auditLine(background, "rebalance."+next.State, next.Budget, d.value, next))
 	return change
 }
 
