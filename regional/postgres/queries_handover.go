@@ -24,10 +24,11 @@ select incarnation, lost, handover, handover_homes from tranche.owner where id =
 	plainText = `
 select set_config('timezone', 'UTC', true), set_config('datestyle', 'ISO, YMD', true), set_config('bytea_output', 'hex', true)`
 
-	// Turns are a habit, and the migrations the program's.
+	// Turns are a habit, and the migrations the program's. Samples of refusals are evidence for people, and nodes go on adding to
+	// them while the owner is stopped.
 	selectTableNames = `
 select c.relname from pg_class as c
-where c.relnamespace = 'tranche'::regnamespace and c.relkind = 'r' and c.relname not in ('turns', 'migrations')
+where c.relnamespace = 'tranche'::regnamespace and c.relkind = 'r' and c.relname not in ('turns', 'migrations', 'refusals', 'refused', 'kept_tenants')
 order by c.relname collate "C"`
 
 	// The sum of the rows' hashes, in whatever order they are stored. {table} is one of selectTableNames.

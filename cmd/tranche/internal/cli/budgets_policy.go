@@ -16,7 +16,15 @@ func policyRows(b allocation.Budget) [][]any {
 	if b.InsteadOf != "" {
 		instead = b.InsteadOf
 	}
-	rows := [][]any{{"instead_of", instead}, {"protected", protected}}
+	raised := "none (default)"
+	if o := b.Override; o != nil {
+		raised = fmt.Sprintf("%s: of the limit %d %s are its raise, until %s, approved by %s", o.ID, o.Units, b.Unit, o.Until, o.By)
+	}
+	synthetic := "no (default)"
+	if b.Synthetic {
+		synthetic = "yes: drills may spend it"
+	}
+	rows := [][]any{{"instead_of", instead}, {"protected", protected}, {"override", raised}, {"synthetic", synthetic}}
 	switch l := b.Ladder; {
 	case l == nil:
 		return append(rows, []any{"ladder", "none (default)"})
