@@ -234,10 +234,22 @@ func (f *fleet) missingOfOwner(name string, ref allocation.ShareRef, l allocatio
 // probe asks one node for one unit of each budget: a request within the share is admitted (invariant 11: none is refused
 // for ever; 13: zero refuses).
 func (f *fleet) probe(n *node) bool {
-	out := f.w.Outside()
 	for i, tenant := range []string{tenantSteady, tenantChanging, tenantOnce, tenantTemplate, tenantPlaced} {
+		if !f.probeFor(n, tenant, fmt.Sprint(n.process.Name(), "-", i)) {
+			return false
+		}
+	}
+	return true
+}
+
+// probeAgain is how often a probe is asked that came just before newer evidence: of at most 3 s, every second or two.
+const probeAgain = 4
+
+func (f *fleet) probeFor(n *node, tenant, id string) bool {
+	out := f.w.Outside()
+	for try := range probeAgain {
 		r := allocation.Request{
-			Op: allocation.Spend, Key: allocation.IDKey{Credential: "probe", Tenant: tenant, ID: fmt.Sprint(n.process.Name(), "-", i)},
+			Op: allocation.Spend, Key: allocation.IDKey{Credential: "probe", Tenant: tenant, ID: id},
 			Labels: allocation.Labels{"tenant": tenant, "user": "u0", "place": n.region.name}, Costs: map[string]int64{"requests": 1, "tokens": 1},
 		}
 		free, certain := f.spendable(n.region, r)
@@ -250,9 +262,14 @@ func (f *fleet) probe(n *node) bool {
 		}
 		d := reply.decisions[0]
 		if again, still := f.spendable(n.region, r); !certain || !still || !free || !again {
-			continue // its share has no room, or a period began meanwhile; what is charged is judged elsewhere
+			return true // its share has no room, or a period began meanwhile; what is charged is judged elsewhere
+		}
+		if d.Reason == allocation.EvidenceStale && try < probeAgain-1 {
+			out.Sleep(out.Context(), time.Second)
+			continue
 		}
 		f.check.must(d.Admitted(), 13, "%s refuses a request of %s with %s (%s), although its share has room", n.process.Name(), tenant, d.Reason, d.Detail)
+		return true
 	}
 	return true
 }

@@ -84,7 +84,10 @@ func (o *operator) goOnInEmpty(after int64) {
 func (o *operator) files() (list []allocation.Budget) {
 	for _, p := range o.fleet.plan.budgets {
 		if v := o.fleet.check.budgets[p.Name]; v != nil && !v.doc.Deleted && v.doc.Version > 0 {
-			list = append(list, v.doc.Budget)
+			b := v.doc.Budget
+			// What was spent before its first period may be above a limit that was lowered since; a new declaration may not say so.
+			b.OpeningSpent = min(b.OpeningSpent, b.LimitOrZero())
+			list = append(list, b)
 		}
 	}
 	return list
