@@ -73,6 +73,9 @@ func (c *checks) judgeOpening(l allocation.Ledger, b *budgetView) {
 	for i := range c.fleet.plan.budgets {
 		if p := &c.fleet.plan.budgets[i]; p.Name == l.Budget && b.first {
 			declared = p.OpeningSpent
+			if at := c.fleet.plan.gone; at > 0 && c.fleet.w.Elapsed() >= at { // it may have been declared anew since, as it was then
+				declared = min(declared, b.doc.Budget.OpeningSpent)
+			}
 		}
 	}
 	b.first = false
