@@ -142,6 +142,15 @@ func (s *Service) timeWarnings(b allocation.Budget) (warnings []string) {
 	return warnings
 }
 
+// keptWarnings warns of what a lowered limit does not take back: a region keeps its protected part free beside what it spent,
+// so that a recall takes it from nobody essential.
+func keptWarnings(old, b allocation.Budget) []string {
+	if b.Protected == 0 || old.Limit == nil || b.LimitOrZero() >= old.LimitOrZero() || b.LimitOrZero() == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("of what is out now, essential traffic may still spend the protected %d, to the end of the running period, also above the new limit; to stop that too, lower `protected` with it", b.Protected)}
+}
+
 func asText(l allocation.Labels) string {
 	if len(l) == 0 {
 		return "any labels"

@@ -189,27 +189,11 @@ func (s *Service) cancelCompensation(ctx context.Context, who actor, id string) 
 
 // endCompensations cancels what is over.
 func (s *Service) endCompensations(ctx context.Context) error {
-	s.state.mu.Lock()
-	var due []string
-	for _, d := range sortedCompensations(s.state.compensations) {
-		if s.compensationOver(d.value) != "" {
-			due = append(due, d.value.ID)
-		}
-	}
-	s.state.mu.Unlock()
-	_, err := eachOf(ctx, s, due, func(id string) (Change, error) {
-		d := s.state.compensations[id]
-		if d == nil {
-			return Change{}, nil
-		}
-		why := s.compensationOver(d.value)
-		if why == "" {
-			return Change{}, nil
-		}
-		change, _, err := s.planCancel(background, d, why)
-		return change, err
-	})
-	return err
+	return endEach(ctx, s, func() map[string]*doc[Compensation] { return s.state.compensations }, s.compensationOver,
+		func(d *doc[Compensation], why string) (Change, error) {
+			change, _, err := s.planCancel(background, d, why)
+			return change, err
+		})
 }
 
 // compensationOver says why a compensation is over; empty: it is not.

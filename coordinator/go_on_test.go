@@ -17,22 +17,12 @@ func TestEmptyEtcdGoesOn(t *testing.T) {
 	east.spend(acmeBudget, 7)
 	w.round(r, east, west)
 	id, before := w.must(r, 200, "GET", "/v1/status", nil)["deployment"].(string), east.incarnation
-	w.vanish(r, true)
-	w.restoreAll(nil)
-	w.admin = ""
-	w.spoil = func(c *coordinator.Config) {
-		c.GoOn = &coordinator.GoOn{Deployment: id, Regions: []string{"us-east", "eu-west"}}
-	}
-	r = w.start()
+	r = w.goesOnInAnEmptyEtcd(r)
 	if s := w.standing(); s.Freeze == nil || w.must(r, 200, "GET", "/v1/status", nil)["deployment"] != id {
 		t.Fatalf("the standing is %+v", s)
 	}
-	known := func(f *fakeRegion) *coordinator.KnownOwner {
-		return &coordinator.KnownOwner{Incarnation: f.incarnation, Home: f.home}
-	}
 	w.must(r, 422, "POST", "/v1/regions", coordinator.RegisterRequest{Region: "us-east", Owner: &coordinator.KnownOwner{}})
-	w.must(r, 201, "POST", "/v1/regions", coordinator.RegisterRequest{Region: "us-east", Owner: known(east)})
-	w.must(r, 201, "POST", "/v1/regions", coordinator.RegisterRequest{Region: "eu-west", Owner: known(west)})
+	w.registerOwners(r, east, west)
 	w.must(r, 201, "POST", "/v1/budgets", budgetJSON(acmeBudget, "100")) // else it is taken for deleted, and recalled
 	w.round(r, east)
 	if w.standing().Freeze == nil {
@@ -45,7 +35,7 @@ func TestEmptyEtcdGoesOn(t *testing.T) {
 	if east.incarnation != before || east.held()+west.held() != 100 || east.spend(acmeBudget, 100) != east.held()-7 {
 		t.Errorf("us-east is %s after %s and holds %d, eu-west %d", east.incarnation, before, east.held(), west.held())
 	}
-	w.must(r, 409, "POST", "/v1/regions", coordinator.RegisterRequest{Region: "ap-south", Owner: known(east)})
+	w.must(r, 409, "POST", "/v1/regions", coordinator.RegisterRequest{Region: "ap-south", Owner: &coordinator.KnownOwner{Incarnation: east.incarnation, Home: east.home}})
 	w.conserved()
 }
 
@@ -55,18 +45,9 @@ func TestEmptyEtcdForgetsNobodyInItsConfiguration(t *testing.T) {
 	w, east, west := two(t, 1)
 	r := w.replicas[0]
 	w.round(r, east, west)
-	id := w.must(r, 200, "GET", "/v1/status", nil)["deployment"].(string)
-	w.vanish(r, true)
-	w.restoreAll(nil)
-	w.admin = ""
-	w.spoil = func(c *coordinator.Config) {
-		c.GoOn = &coordinator.GoOn{Deployment: id, Regions: []string{"us-east", "eu-west"}}
-	}
-	r = w.start()
+	r = w.goesOnInAnEmptyEtcd(r)
 	east.config, east.through = 12, 12
-	for _, f := range []*fakeRegion{east, west} {
-		w.must(r, 201, "POST", "/v1/regions", coordinator.RegisterRequest{Region: f.name, Owner: &coordinator.KnownOwner{Incarnation: f.incarnation, Home: f.home}})
-	}
+	w.registerOwners(r, east, west)
 	w.must(r, 201, "POST", "/v1/budgets", budgetJSON(acmeBudget, "100"))
 	w.must(r, 201, "POST", "/v1/budgets", budgetJSON("acme/new", "10"))
 	b := typed[coordinator.BlockAnswer](w, r, 201, "POST", "/v1/blocks", `{"match":{"tenant":"acme"},"for":"2h","reason":"leak"}`)
@@ -92,17 +73,9 @@ func TestEmptyEtcdAndAnOwnerThatWasLostBeforeItCalled(t *testing.T) {
 	w, east, west := two(t, 1)
 	r := w.replicas[0]
 	w.round(r, east, west)
-	id, before := w.must(r, 200, "GET", "/v1/status", nil)["deployment"].(string), east.incarnation
-	w.vanish(r, true)
-	w.restoreAll(nil)
-	w.admin = ""
-	w.spoil = func(c *coordinator.Config) {
-		c.GoOn = &coordinator.GoOn{Deployment: id, Regions: []string{"us-east", "eu-west"}}
-	}
-	r = w.start()
-	for _, f := range []*fakeRegion{east, west} {
-		w.must(r, 201, "POST", "/v1/regions", coordinator.RegisterRequest{Region: f.name, Owner: &coordinator.KnownOwner{Incarnation: f.incarnation, Home: f.home}})
-	}
+	before := east.incarnation
+	r = w.goesOnInAnEmptyEtcd(r)
+	w.registerOwners(r, east, west)
 	east.lose()
 	late := east.call()
 	for range 3 {
@@ -136,4 +109,25 @@ func (f *fakeRegion) lose() {
 	clear(f.acked)
 	clear(f.budgets)
 	clear(f.documents)
+}
+
+// goesOnInAnEmptyEtcd ends a replica, empties etcd, and starts another one that goes on as the deployment that was there.
+func (w *world) goesOnInAnEmptyEtcd(r *replica) *replica {
+	w.t.Helper()
+	id := w.must(r, 200, "GET", "/v1/status", nil)["deployment"].(string)
+	w.vanish(r, true)
+	w.restoreAll(nil)
+	w.admin = ""
+	w.spoil = func(c *coordinator.Config) {
+		c.GoOn = &coordinator.GoOn{Deployment: id, Regions: []string{"us-east", "eu-west"}}
+	}
+	return w.start()
+}
+
+// registerOwners registers regions with what their databases say of themselves.
+func (w *world) registerOwners(r *replica, regions ...*fakeRegion) {
+	w.t.Helper()
+	for _, f := range regions {
+		w.must(r, 201, "POST", "/v1/regions", coordinator.RegisterRequest{Region: f.name, Owner: &coordinator.KnownOwner{Incarnation: f.incarnation, Home: f.home}})
+	}
 }

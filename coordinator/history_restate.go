@@ -73,7 +73,8 @@ func (s *Service) restated(call allocation.SyncCall) (due []allocation.ShareStat
 	return due
 }
 
-// overtakeConfig raises the configuration number above one that a region has: numbers never go backward.
+// overtakeConfig raises the configuration number above one that a region has: numbers never go backward. An owner that heeds
+// a newer history is at its beginning; one that an older node serves still has the number of the history before.
 func (s *Service) overtakeConfig(ctx context.Context, theirs int64) error {
 	s.state.mu.Lock()
 	above := s.state.deployment.value.Config >= theirs

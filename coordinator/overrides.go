@@ -183,15 +183,6 @@ func raisedWarnings(old, b allocation.Budget) []string {
 	return nil
 }
 
-// keptWarnings warns of what a lowered limit does not take back: a region keeps its protected part free beside what it spent,
-// so that a recall takes it from nobody essential.
-func keptWarnings(old, b allocation.Budget) []string {
-	if b.Protected == 0 || old.Limit == nil || b.LimitOrZero() >= old.LimitOrZero() || b.LimitOrZero() == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("of what is out now, essential traffic may still spend the protected %d, to the end of the running period, also above the new limit; to stop that too, lower `protected` with it", b.Protected)}
-}
-
 // endOverride is an operator's word.
 func (s *Service) endOverride(ctx context.Context, who actor, id string, q EndOverrideRequest) (Override, error) {
 	if err := checkReason(q.Reason, q.By, false); err != nil {
@@ -216,27 +207,11 @@ func (s *Service) endOverride(ctx context.Context, who actor, id string, q EndOv
 
 // endOverrides ends what is over.
 func (s *Service) endOverrides(ctx context.Context) error {
-	s.state.mu.Lock()
-	var due []string
-	for _, d := range sortedOverrides(s.state.overrides) {
-		if s.overrideOver(d.value) != "" {
-			due = append(due, d.value.ID)
-		}
-	}
-	s.state.mu.Unlock()
-	_, err := eachOf(ctx, s, due, func(id string) (Change, error) {
-		d := s.state.overrides[id]
-		if d == nil {
-			return Change{}, nil
-		}
-		why := s.overrideOver(d.value)
-		if why == "" {
-			return Change{}, nil
-		}
-		change, _, err := s.planOverrideEnd(background, d, background.name, why)
-		return change, err
-	})
-	return err
+	return endEach(ctx, s, func() map[string]*doc[Override] { return s.state.overrides }, s.overrideOver,
+		func(d *doc[Override], why string) (Change, error) {
+			change, _, err := s.planOverrideEnd(background, d, background.name, why)
+			return change, err
+		})
 }
 
 // overrideOver says why an override is over; empty: it is not.

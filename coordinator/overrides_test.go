@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -215,5 +216,35 @@ func TestOverrideBounds(t *testing.T) {
 		if n := coordinator.PeriodsUntil(c.w, now, at(c.until)); n != c.want {
 			t.Errorf("%s until %s: %d periods, not %d", c.w, c.until, n, c.want)
 		}
+	}
+}
+
+// Whoever changes a limit must hear what it does not do: an override stays on top of it, and what is protected stays with
+// essential traffic.
+func TestChangesSayWhatTheyLeave(t *testing.T) {
+	w, _, _ := two(t, 1)
+	r := w.replicas[0]
+	warned := func(budget, part string) bool {
+		t.Helper()
+		known := get[coordinator.BudgetAnswer](w, r, "/v1/budgets/acme/requests")
+		a := w.must(r, 200, "PUT", "/v1/budgets/acme/requests", budget, "If-Match", fmt.Sprintf("%q", fmt.Sprint(known.Version)))
+		return strings.Contains(fmt.Sprint(a["warnings"]), part)
+	}
+	limited := func(limit, protected string) string {
+		return `{"budget":"acme/requests","unit":"requests","limit":` + limit + `,"protected":` + protected +
+			`,"window":{"every":"1m"},"match":{"tenant":"acme"},"allocation":{"policy":"fixed","weights":{"us-east":60,"eu-west":40}}}`
+	}
+	const above = "may still spend the protected 20"
+	if warned(limited("100", "20"), above) || !warned(limited("80", "20"), above) || warned(limited("90", "20"), above) || warned(limited("60", "0"), above) || warned(limited("0", "0"), above) {
+		t.Error("a lowered limit says wrongly what of the protected is left")
+	}
+	warned(limited("100", "0"), "")
+	id := w.must(r, 201, "POST", "/v1/overrides", raise("acme/requests", 50, "3m"))["id"].(string)
+	if !warned(limited("60", "0"), "override "+id+" of 50 stands on top") || !warned(limited("60", "0"), "of the declared 60, 110 may be spent") {
+		t.Error("a change under an override does not say so")
+	}
+	typed[coordinator.Override](w, r, 200, "POST", "/v1/overrides/"+id+"/end", map[string]string{"reason": "over", "by": "Ada"})
+	if warned(limited("70", "0"), "stands on top") {
+		t.Error("an override that has ended is warned of")
 	}
 }

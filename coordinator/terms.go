@@ -220,3 +220,28 @@ func (s *Service) once(ctx context.Context, decide func() (Change, error)) (wrot
 	}
 	return err == nil, err
 }
+
+// endEach ends the documents that are over, each by a change of its own. over says why one is; empty: it is not. That is asked
+// again within the change: somebody else may have ended it.
+func endEach[T any](ctx context.Context, s *Service, all func() map[string]*doc[T], over func(T) string, end func(*doc[T], string) (Change, error)) error {
+	s.state.mu.Lock()
+	var due []string
+	for _, id := range slices.Sorted(maps.Keys(all())) {
+		if over(all()[id].value) != "" {
+			due = append(due, id)
+		}
+	}
+	s.state.mu.Unlock()
+	_, err := eachOf(ctx, s, due, func(id string) (Change, error) {
+		d := all()[id]
+		if d == nil {
+			return Change{}, nil
+		}
+		why := over(d.value)
+		if why == "" {
+			return Change{}, nil
+		}
+		return end(d, why)
+	})
+	return err
+}

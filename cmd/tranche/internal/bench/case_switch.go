@@ -72,18 +72,7 @@ func switching(ctx context.Context, b *bench, result *Case) error {
 
 // settleCounters is settleBooks where ids are gone.
 func (w *world) settleCounters(ctx context.Context, result *Case) error {
-	spent, reserved, err := w.look.Spent(ctx, w.budgets...)
-	if err != nil {
-		return err
-	}
-	ids, err := w.look.IDs(ctx)
-	if err != nil {
-		return err
-	}
-	told, open := w.told.counts[admitted], w.told.counts[unknown]+w.told.counts[failed]
-	result.Books = append(result.Books, Books{
-		Of: "the node", Told: told, Spent: spent + reserved, IDs: ids, Unknowns: open,
-		Agree: agrees(told, open, 1, spent+reserved, told) && ids <= told+open,
+	return w.settle(ctx, result, "the node", 1, func(told, open, spent, ids int64) bool {
+		return agrees(told, open, 1, spent, told) && ids <= told+open
 	})
-	return nil
 }

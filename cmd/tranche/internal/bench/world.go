@@ -45,6 +45,11 @@ func batches(nodes []*node) (requests, transactions float64) {
 
 // settleBooks compares what the clients of the node were told with its database.
 func (w *world) settleBooks(ctx context.Context, result *Case, of string) error {
+	each := max(1, w.each)
+	return w.settle(ctx, result, of, each, func(told, open, spent, ids int64) bool { return agrees(told, open, each, spent, ids) })
+}
+
+func (w *world) settle(ctx context.Context, result *Case, of string, each int64, agree func(told, open, spent, ids int64) bool) error {
 	spent, reserved, err := w.look.Spent(ctx, w.budgets...)
 	if err != nil {
 		return err
@@ -55,8 +60,7 @@ func (w *world) settleBooks(ctx context.Context, result *Case, of string) error 
 	}
 	told, open := w.told.counts[admitted], w.told.counts[unknown]+w.told.counts[failed]
 	result.Books = append(result.Books, Books{
-		Of: of, Told: told * max(1, w.each), Spent: spent + reserved, IDs: ids, Unknowns: open,
-		Agree: agrees(told, open, max(1, w.each), spent+reserved, ids),
+		Of: of, Told: told * each, Spent: spent + reserved, IDs: ids, Unknowns: open, Agree: agree(told, open, spent+reserved, ids),
 	})
 	return nil
 }
