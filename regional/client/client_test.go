@@ -341,8 +341,8 @@ func TestBatch(t *testing.T) {
 		if d.Admitted() {
 			admitted++
 		}
-		if want := i < 5; d.Replayed != want {
-			t.Errorf("item %d: replayed %v: its first answer was lost", i, d.Replayed)
+		if d.Replayed != d.Admitted() { // which five is open: lanes take the items side by side
+			t.Errorf("item %d: admitted %v, replayed %v: its first answer was lost", i, d.Admitted(), d.Replayed)
 		}
 	}
 	if admitted != 5 || spent(t, "batch") != 5 || !decisions[7].Admitted() || decisions[8].Reason != allocation.NoBudget {
