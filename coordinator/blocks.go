@@ -93,6 +93,12 @@ func (s *state) blocksInForce(now allocation.Instant) (n int) {
 
 // unblock ends a block before its time.
 func (s *Service) unblock(ctx context.Context, who actor, id, by, reason string) (BlockAnswer, error) {
+	if err := checkWhy(reason); err != nil {
+		return BlockAnswer{}, err
+	}
+	if err := checkReasonLength("by", by); err != nil {
+		return BlockAnswer{}, err
+	}
 	who.reason = reason
 	var answer BlockAnswer
 	err := s.inTurn(ctx, func() (Change, error) {

@@ -179,6 +179,10 @@ func (s *Service) endAfter(change Change, who actor, keys []allocation.Document,
 
 // revokeKey ends a key, by its fingerprint or by its name (all of that name), for good.
 func (s *Service) revokeKey(ctx context.Context, who actor, nameOrFingerprint, reason string) ([]KeyAnswer, error) {
+	if err := checkWhy(reason); err != nil {
+		return nil, err
+	}
+	who.reason = reason
 	var answers []KeyAnswer
 	err := s.inTurn(ctx, func() (Change, error) {
 		answers = nil

@@ -70,7 +70,7 @@ func TestAKeysLife(t *testing.T) {
 	if len(gone.Keys) != 1 || gone.Keys[0].Fingerprint != second.Fingerprint || gone.Keys[0].State != "revoked" || gone.Keys[0].Revoked.Reason != "leaked" {
 		t.Fatalf("%+v", gone)
 	}
-	again := typed[coordinator.KeysList](w, r, 200, "POST", "/v1/keys/"+second.Fingerprint+"/revoke", `{}`)
+	again := typed[coordinator.KeysList](w, r, 200, "POST", "/v1/keys/"+second.Fingerprint+"/revoke", `{"reason":"once more"}`)
 	if again.Keys[0].Number != gone.Keys[0].Number || again.Keys[0].Revoked.Reason != "leaked" {
 		t.Errorf("revoking again changes %+v", again)
 	}
@@ -79,7 +79,8 @@ func TestAKeysLife(t *testing.T) {
 		t.Errorf("a revoked key: %q", got)
 	}
 	w.must(r, 404, "POST", "/v1/keys/acme/rotate", `{"overlap":"1h"}`)
-	w.must(r, 404, "POST", "/v1/keys/nobody/revoke", `{}`)
+	w.must(r, 404, "POST", "/v1/keys/nobody/revoke", `{"reason":"leaked"}`)
+	w.refuses(r, "/v1/keys/acme/revoke", "reason", `{}`, `{"reason":" "}`, `{"reason":"`+strings.Repeat("x", 501)+`"}`)
 	third := typed[coordinator.KeyAnswer](w, r, 201, "POST", "/v1/keys", keyJSON)
 	if list := get[coordinator.KeysList](w, r, "/v1/keys"); len(list.Keys) != 3 || third.Fingerprint == second.Fingerprint {
 		t.Errorf("%+v", list)
@@ -109,6 +110,16 @@ func TestAKeysLife(t *testing.T) {
 	}
 }
 
+// refuses: each of these bodies is answered 422, naming the field and the fix.
+func (w *world) refuses(r *replica, path, field string, bodies ...string) {
+	w.t.Helper()
+	for _, body := range bodies {
+		if status, a := w.ask(r, "POST", path, body); status != 422 || a["field"] != field || a["fix"] == "" {
+			w.t.Errorf("%s %.60s: %d %v", path, body, status, a)
+		}
+	}
+}
+
 // A revocation of which nobody can say where it counts is a hope.
 func TestEnforcement(t *testing.T) {
 	w, east, west := two(t, 1)
@@ -116,7 +127,7 @@ func TestEnforcement(t *testing.T) {
 	k := typed[coordinator.KeyAnswer](w, r, 201, "POST", "/v1/keys", keyJSON)
 	east.untilQuiet(r)
 	west.untilQuiet(r)
-	number := typed[coordinator.KeysList](w, r, 200, "POST", "/v1/keys/acme/revoke", `{}`).Keys[0].Number
+	number := typed[coordinator.KeysList](w, r, 200, "POST", "/v1/keys/acme/revoke", `{"reason":"leaked"}`).Keys[0].Number
 	path := "/v1/enforced/" + jsonNumber(number) + "?labels=tenant=acme"
 	w.clock.move(43 * time.Millisecond)
 	east.sync(r)
@@ -197,7 +208,8 @@ func TestABlocksLife(t *testing.T) {
 	if now, all := get[coordinator.BlocksList](w, r, "/v1/blocks"), get[coordinator.BlocksList](w, r, "/v1/blocks?all=true"); len(now.Blocks) != 0 || len(all.Blocks) != 2 {
 		t.Errorf("%d in force, %d in all", len(now.Blocks), len(all.Blocks))
 	}
-	w.must(r, 404, "POST", "/v1/blocks/b-none/lift", `{}`)
+	w.must(r, 404, "POST", "/v1/blocks/b-none/lift", `{"reason":"over"}`)
+	w.refuses(r, "/v1/blocks/"+b.ID+"/lift", "reason", `{}`, `{"reason":" ","by":"kim"}`)
 	if lines := w.acts(r, "block"); len(lines) != 2 || lines[0].Reason != "leak" || len(w.acts(r, "unblock")) != 1 {
 		t.Errorf("%+v", lines)
 	}

@@ -44,6 +44,7 @@ func (s *Service) compensate(ctx context.Context, who actor, q CompensateRequest
 	if err := checkReason(q.Reason, q.By, dry); err != nil {
 		return CompensateAnswer{}, err
 	}
+	who.reason = q.Reason
 	var answer CompensateAnswer
 	act := s.inTurn
 	if dry {

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -80,6 +79,8 @@ type Cut struct {
 	Block  string             `json:"block,omitempty"`
 	At     allocation.Instant `json:"at"`
 	Number int64              `json:"number"` // of the configuration, as in GET /v1/enforced
+	// Until is when a block ends by itself: what is ahead after it can be spent again, and is not in after_cut_ahead.
+	Until *allocation.Instant `json:"until,omitempty"`
 }
 
 // CutRegion says how a region stands to the cut.
@@ -89,6 +90,9 @@ type CutRegion struct {
 	Enforced    bool       `json:"enforced"`           // the cut; false as long as there is none
 	AfterMS     *int64     `json:"after_ms,omitempty"` // from the cut to the call that showed it
 	LastContact *time.Time `json:"last_contact,omitempty"`
+	// Blocks are those that were made in the region, for itself, and refuse some of the subject's requests there. One that was
+	// made while the region is cut off is known to its nodes only.
+	Blocks []RegionBlock `json:"blocks,omitempty"`
 }
 
 // ExposedBudget is one budget that requests of the subject may be charged to.
@@ -145,97 +149,6 @@ type ExposureQuery struct {
 	Since                   allocation.Instant // 0: see Exposure.Since
 }
 
-// subject is whose requests are meant, as labels that are known and those of which several are possible.
-type subject struct {
-	ExposedSubject
-	cut *Cut
-}
-
-func (s *Service) subjectOf(q *ExposureQuery) (subject, error) {
-	if q.Key == "" {
-		x := subject{ExposedSubject: ExposedSubject{Tenant: q.Tenant}}
-		if q.Capability != "" {
-			x.Capabilities = []string{q.Capability}
-		}
-		return x, nil
-	}
-	found := s.state.keysOf(q.Key)
-	if len(found) == 0 {
-		fix := "name one as `tranche keys list` shows it"
-		if allocation.ValidFingerprint(q.Key) {
-			fix = "it is no key of this deployment; of an external key only the gateway knows the tenant: ask by --tenant"
-		}
-		return subject{}, invalid(askKey, fmt.Sprintf("there is no key %.70q", q.Key), fix)
-	}
-	d := found[0]
-	k, err := d.Key()
-	if err != nil {
-		return subject{}, err
-	}
-	x := subject{ExposedSubject: ExposedSubject{Fingerprint: d.Name, Name: k.Name, Tenant: k.Tenant, Capabilities: k.Capabilities}}
-	if slices.Contains(k.Capabilities, "*") {
-		x.Capabilities = nil
-	}
-	if q.Since == 0 {
-		q.Since = k.Made
-	}
-	for _, ref := range s.state.sortedDocuments(allocation.KindKey) {
-		other, err := s.state.documents[ref].value.Key()
-		ended := other.Until != 0 && other.Until <= q.Since || other.Revoked != nil && other.Revoked.At <= q.Since
-		if err == nil && other.Name == k.Name && ref.Name != d.Name && !ended {
-			x.OtherKeys = append(x.OtherKeys, ref.Name)
-		}
-	}
-	switch state := k.State(s.instant()); {
-	case k.Revoked != nil:
-		x.cut = &Cut{How: CutRevoked, At: k.Revoked.At, Number: d.Number}
-	case state == "expired":
-		x.cut = &Cut{How: CutExpired, At: k.Until, Number: d.Number}
-	}
-	return x, nil
-}
-
-// blocked notes the oldest block that refuses all of the subject everywhere, unless it is cut already.
-func (x *subject) blocked(s *Service) {
-	now := s.instant()
-	for _, ref := range s.state.sortedDocuments(allocation.KindBlock) {
-		d := s.state.documents[ref].value
-		b, err := d.Block()
-		if err != nil || len(b.Regions) > 0 || b.Lifted != nil || now >= b.Until || !x.hitBy(b) {
-			continue
-		}
-		if x.cut == nil || x.cut.How == CutBlocked && d.Number < x.cut.Number {
-			x.cut = &Cut{How: CutBlocked, Block: ref.Name, At: b.From, Number: d.Number}
-		}
-	}
-}
-
-// hitBy says whether a block refuses every request of the subject.
-func (x subject) hitBy(b allocation.Block) bool {
-	if b.Fingerprint != "" && b.Fingerprint != x.Fingerprint {
-		return false
-	}
-	_, every := x.meets(b.Match)
-	return every
-}
-
-// meets says whether some, and whether every request of the subject may carry these labels.
-func (x subject) meets(match map[string]string) (some, every bool) {
-	some, every = true, true
-	for label, value := range match {
-		switch {
-		case label == askTenant && x.Tenant != "":
-			some = some && value == x.Tenant
-		case label == askCapability && len(x.Capabilities) > 0:
-			some = some && slices.Contains(x.Capabilities, value)
-			every = every && len(x.Capabilities) == 1
-		default:
-			every = false
-		}
-	}
-	return some, some && every
-}
-
 // exposure looks at all budgets that the subject's requests may be charged to.
 func (s *Service) exposure(q ExposureQuery) (Exposure, error) {
 	at := s.now()
@@ -252,7 +165,7 @@ func (s *Service) exposure(q ExposureQuery) (Exposure, error) {
 	if q.Since != 0 {
 		e.Since = &q.Since
 	}
-	view := s.cutRegions(&e, at)
+	view := s.cutRegions(&e, x, at)
 	names := slices.Clone(s.state.names)
 	s.state.mu.Unlock()
 	// Some at a time, so that a large answer holds up no sync call.
@@ -277,7 +190,7 @@ func (s *Service) exposure(q ExposureQuery) (Exposure, error) {
 }
 
 // cutRegions says where the cut is enforced; the answer is by region.
-func (s *Service) cutRegions(e *Exposure, at time.Time) cutView {
+func (s *Service) cutRegions(e *Exposure, x subject, at time.Time) cutView {
 	view := cutView{enforces: map[string]bool{}}
 	for _, r := range s.state.ordered {
 		if r.doc == nil {
@@ -301,7 +214,8 @@ func (s *Service) cutRegions(e *Exposure, at time.Time) cutView {
 				c.AfterMS = &after
 			}
 		}
-		// Without a cut: what could be revoked there within one call.
+		c.Blocks = x.blocksIn(s, r.name)
+		// Without a cut: what could be revoked there within one call. A block of the region's own ends by itself, and leaves the figures.
 		view.enforces[r.name] = c.Enforced || e.Cut == nil && c.State == inContactNow
 		view.waiting = view.waiting || c.State == inContactNow && !view.enforces[r.name]
 		e.Regions = append(e.Regions, c)
@@ -354,7 +268,8 @@ func (e *Exposure) notes(q ExposureQuery) []string {
 		notes = append(notes, "nothing is revoked or blocked: after_cut is what would be left if it were, once the regions in contact enforce it, which takes one call")
 	}
 	if len(e.Subject.OtherKeys) > 0 {
-		notes = append(notes, "there are other keys of the name "+e.Subject.Name+" ("+strings.Join(e.Subject.OtherKeys, ", ")+"): admission ids tell them not apart")
+		notes = append(notes, "what was charged is that of all keys of the name "+e.Subject.Name+" together, also of "+strings.Join(e.Subject.OtherKeys, ", ")+
+			": an admission id holds the name, so that a rotation keeps it, and not the fingerprint")
 	}
 	if len(e.Bound) == 0 {
 		notes = append(notes, "no enforced budget is charged by every request in question: nothing here bounds them together")

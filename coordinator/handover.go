@@ -47,6 +47,7 @@ func (s *Service) handOver(ctx context.Context, who actor, name string, q Handov
 	if err := checkReason(q.Reason, q.By, false); err != nil {
 		return RegionAnswer{}, err
 	}
+	who.reason = q.Reason
 	steps := map[string]func(r *region, q HandoverRequest) (RegionDocument, error){
 		HandoverBegin: s.beginHandover, HandoverEnd: endHandover, HandoverMove: moveHandover,
 	}

@@ -48,6 +48,7 @@ func (s *Service) giveUp(ctx context.Context, who actor, q GiveUpRequest, dry bo
 	if err := checkReason(q.Reason, q.By, dry); err != nil {
 		return GivenUp{}, err
 	}
+	who.reason = q.Reason
 	if !allocation.ValidRegion(q.Region) {
 		return GivenUp{}, invalid("region", fmt.Sprintf("%.70q is not a region's name", q.Region), "name one that the freeze waits for: `tranche ledgers recover` lists them")
 	}

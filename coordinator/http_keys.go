@@ -18,7 +18,7 @@ type RotateRequest struct {
 
 // EndRequest ends something before its time.
 type EndRequest struct {
-	Reason string `json:"reason,omitempty"`
+	Reason string `json:"reason"` // why, for the audit
 	By     string `json:"by,omitempty"`
 }
 
@@ -59,9 +59,7 @@ func (s *Service) keyRoutes(mux *http.ServeMux) {
 		if err != nil {
 			return reply{}, err
 		}
-		who := c.who()
-		who.reason = q.Reason
-		list, err := s.revokeKey(c.ctx, who, c.PathValue("key"), q.Reason)
+		list, err := s.revokeKey(c.ctx, c.who(), c.PathValue("key"), q.Reason)
 		return ok(KeysList{list}), err
 	})
 	s.route(mux, "POST /v1/blocks", admins, func(c call) (reply, error) {

@@ -69,6 +69,7 @@ func (s *Service) removeRegion(ctx context.Context, who actor, name string, q Re
 	if err := checkReason(q.Reason, q.By, dry); err != nil {
 		return RemoveAnswer{}, err
 	}
+	who.reason = q.Reason
 	if err := s.refresh(ctx); err != nil {
 		return RemoveAnswer{}, err
 	}

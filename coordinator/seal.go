@@ -31,6 +31,7 @@ func (s *Service) seal(ctx context.Context, who actor, name string, q SealReques
 	if err := checkReason(q.Reason, q.By, false); err != nil {
 		return SealAnswer{}, err
 	}
+	who.reason = q.Reason
 	if q.Seal == nil {
 		return s.endIncarnation(ctx, who, name, q)
 	}
@@ -165,6 +166,7 @@ func (s *Service) adoptFailover(ctx context.Context, who actor, name string, q A
 	if err := checkReason(q.Reason, q.By, false); err != nil {
 		return RegionAnswer{}, err
 	}
+	who.reason = q.Reason
 	err := s.act(ctx, func() (Change, error) {
 		r := s.state.regions[name]
 		if r == nil || r.doc == nil {

@@ -37,12 +37,27 @@ func checkReason(reason, by string, dry bool) error {
 	for _, f := range []struct{ field, value, fix string }{
 		{"reason", reason, "say why, for whoever reads the audit"}, {"by", by, "name the person who answers for it"},
 	} {
-		switch {
-		case strings.TrimSpace(f.value) == "" && !dry:
+		if strings.TrimSpace(f.value) == "" && !dry {
 			return invalid(f.field, "is missing", f.fix)
-		case len(f.value) > maxReason:
-			return invalid(f.field, fmt.Sprintf("has %d bytes", len(f.value)), fmt.Sprintf("use at most %d", maxReason))
 		}
+		if err := checkReasonLength(f.field, f.value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkWhy refuses an act that says not why; who it was is the token's name.
+func checkWhy(reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return invalid("reason", "is missing", "say why, for whoever reads the audit")
+	}
+	return checkReasonLength("reason", reason)
+}
+
+func checkReasonLength(field, value string) error {
+	if len(value) > maxReason {
+		return invalid(field, fmt.Sprintf("has %d bytes", len(value)), fmt.Sprintf("use at most %d", maxReason))
 	}
 	return nil
 }
@@ -52,6 +67,7 @@ func (s *Service) writeOff(ctx context.Context, who actor, q WriteOffRequest, dr
 	if err := checkReason(q.Reason, q.By, dry); err != nil {
 		return WriteOffAnswer{}, err
 	}
+	who.reason = q.Reason
 	var answer WriteOffAnswer
 	err := s.act(ctx, func() (Change, error) {
 		line, err := s.holderOf(q.Budget, q.Region, q.Incarnation)

@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"tranche/allocation"
 )
@@ -110,6 +112,10 @@ func (a *api) lift(w http.ResponseWriter, r *http.Request, caller string) {
 	q, wrong := a.readBlock(w, r, caller)
 	if wrong != nil {
 		writeFault(w, *wrong)
+		return
+	}
+	if strings.TrimSpace(q.Reason) == "" || len(q.Reason) > allocation.MaxBlockReason {
+		writeFault(w, *invalid(allocation.FieldError{Field: "reason", Problem: "is missing or too long", Fix: fmt.Sprintf("say why it is lifted, in 1 to %d bytes: it stands in the audit", allocation.MaxBlockReason)}))
 		return
 	}
 	d, known := a.Catalogue().Document(allocation.KindBlock, q.ID)

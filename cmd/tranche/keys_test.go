@@ -167,6 +167,9 @@ func TestKeysOnRealProcesses(t *testing.T) {
 	}
 	v.Regions["eu-west"].Cut()
 	v.unreachable("eu-west")
+	for _, act := range [][]string{{"keys", "revoke", "acme"}, {"keys", "revoke", "acme", "--reason", " "}, {"unblock", "b-0f3a9c61d2b8"}, {"unblock", "b-0f3a9c61d2b8", "--node-only"}} {
+		v.contains(v.run(2, act...), "--reason")
+	}
 	printed = v.run(0, "keys", "revoke", "acme", "--reason", "leaked")
 	t.Log(printed)
 	if !regexp.MustCompile(`us-east: enforced after \d+ ms\n`).MatchString(printed) || !regexp.MustCompile(`eu-west: unreachable, at most \d+ requests more`).MatchString(printed) {
@@ -186,9 +189,13 @@ func TestKeysOnRealProcesses(t *testing.T) {
 	}
 	v.is(west, first, "a", exporting, 403, "blocked")
 	v.settles(west, first)
+	v.exposes(first, true)
 	v.Regions[west].Heal()
 	id := v.merged()
+	v.exposes(first, false)
 	v.run(0, "unblock", id, "--reason", "it knows of the revocation")
+	v.audited("key.revoke", "", "leaked")
+	v.audited("unblock", id, "it knows of the revocation")
 	v.becomes(west, first, 401, "key_revoked")
 	v.run(2, "block", "tenant=globex", "--reason", "leak") // without an end
 	v.run(0, "block", "tenant=globex", "--for", "2h", "--reason", "leak")

@@ -33,6 +33,14 @@ func (s *acts) check(path string) error {
 	return nil
 }
 
+// needsReason refuses an act that ends what others go by, and says not why.
+func needsReason(reason string) error {
+	if strings.TrimSpace(reason) == "" {
+		return usagef("--reason TEXT is missing: say why, it stands in the audit")
+	}
+	return nil
+}
+
 func (s *acts) query() url.Values {
 	if s.yes {
 		return nil

@@ -48,8 +48,9 @@ token, and the coordinator is told as soon as it can be reached again.`,
 				return usagef("name what to block: LABEL=VALUE…, or --fingerprint")
 			case lasts == "":
 				return usagef("--for is missing: a block must have an end, such as --for 2h")
-			case q.Reason == "":
-				return usagef("--reason is missing: it stands in the audit")
+			}
+			if err := needsReason(q.Reason); err != nil {
+				return err
 			}
 			if q.For, err = duration("for", lasts); err != nil {
 				return err
@@ -116,6 +117,9 @@ func (a *App) unblockCommand() *cobra.Command {
 		Use: "unblock ID", Short: "End a block before its time", Args: exactly("ID"),
 		Example: "  tranche unblock b-0f3a9c61d2b8 --reason 'key was rotated' --by kim",
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := needsReason(q.Reason); err != nil {
+				return err
+			}
 			if here {
 				return a.askNode(c, "/v1/blocks/lift", map[string]string{"id": args[0], "reason": q.Reason, "by": q.By}, "is lifted in this region; it would have ended at")
 			}
@@ -135,7 +139,7 @@ func (a *App) unblockCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&q.Reason, "reason", "", "`TEXT` for the audit")
+	f.StringVar(&q.Reason, "reason", "", "`TEXT`: why; it stands in the audit")
 	f.StringVar(&q.By, "by", "", "`NAME` of the person, beside the token's name")
 	f.BoolVar(&here, "node-only", false, "lift a block that was made at a node, for its region")
 	a.withCoordinator(c)

@@ -22,6 +22,8 @@ import (
 type exposureAnswer struct {
 	coordinator.Exposure
 	Charged []chargedIn `json:"charged"` // by region: what the subject itself was charged
+	// Unread says of which regions the nodes' own blocks are not known: those that the coordinator knows are in regions.
+	Unread map[string]string `json:"blocks_unread,omitempty"` // by region: why
 }
 
 // chargedIn is one region's account of the subject.
@@ -85,9 +87,12 @@ func (a *App) exposure(c *cobra.Command, o exposureOptions) error {
 	if _, err := client.Do(c.Context(), api.Call{Method: http.MethodGet, Path: "/v1/exposure", Query: query}, &e.Exposure); err != nil {
 		return err
 	}
-	if e.Charged, err = a.chargedEverywhere(c.Context(), client, s, o.nodes, e.Exposure); err != nil {
+	nodes, err := nodesOf(c.Context(), client, o.nodes)
+	if err != nil {
 		return err
 	}
+	e.Charged = chargedEverywhere(c.Context(), s, nodes, e.Exposure)
+	e.readBlocks(c.Context(), s, nodes)
 	if a.json {
 		return a.printJSON(e)
 	}
@@ -95,12 +100,8 @@ func (a *App) exposure(c *cobra.Command, o exposureOptions) error {
 	return nil
 }
 
-// chargedEverywhere asks a node of each region what the subject was charged there.
-func (a *App) chargedEverywhere(ctx context.Context, client *api.Client, s settings.Settings, given map[string]string, e coordinator.Exposure) ([]chargedIn, error) {
-	list := []chargedIn{}
-	if e.Subject.Tenant == "" && e.Subject.Name == "" {
-		return list, nil
-	}
+// nodesOf are the addresses of the regions' nodes; only regions that ever called have an entry.
+func nodesOf(ctx context.Context, client *api.Client, given map[string]string) (map[string][]string, error) {
 	var regions coordinator.RegionsList
 	if _, err := client.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/regions"}, &regions); err != nil {
 		return nil, err
@@ -108,17 +109,25 @@ func (a *App) chargedEverywhere(ctx context.Context, client *api.Client, s setti
 	if err := knownRegions(given, regions.Regions); err != nil {
 		return nil, err
 	}
-	nodes := books.NodesOf(regions.Regions, given)
+	return books.NodesOf(regions.Regions, given), nil
+}
+
+// chargedEverywhere asks a node of each region what the subject was charged there.
+func chargedEverywhere(ctx context.Context, s settings.Settings, nodes map[string][]string, e coordinator.Exposure) []chargedIn {
+	list := []chargedIn{}
+	if e.Subject.Tenant == "" && e.Subject.Name == "" {
+		return list
+	}
 	query := url.Values{"tenant": {e.Subject.Tenant}, "since": {sinceOf(e).Format(time.RFC3339)}}
 	if e.Subject.Name != "" {
 		query.Set("credential", allocation.Presented{Name: e.Subject.Name}.Credential())
 	}
-	for _, r := range regions.Regions {
+	for _, r := range e.Regions {
 		if _, called := nodes[r.Region]; called {
 			list = append(list, chargedAt(ctx, s, r.Region, nodes[r.Region], query, e.Subject))
 		}
 	}
-	return list, nil
+	return list
 }
 
 // sinceOf is from when on the regions are asked: since, else the start of the earliest running period.
@@ -137,31 +146,20 @@ func sinceOf(e coordinator.Exposure) time.Time {
 
 // chargedAt asks the nodes of one region, in turn, until one answers.
 func chargedAt(ctx context.Context, s settings.Settings, region string, nodes []string, query url.Values, who coordinator.ExposedSubject) chargedIn {
-	out := chargedIn{Region: region, Kind: coordinator.FigureUnknown, Why: "no node of it says where it is: give --node " + region + "=URL"}
-	for _, address := range nodes {
-		node, err := api.New("node", address, s.NodeToken, s.CA)
-		if err != nil {
-			out.Why = err.Error()
-			continue
-		}
-		var answer regional.ChargedAnswer
-		_, err = node.Do(ctx, api.Call{Method: http.MethodGet, Path: "/v1/charged", Query: query}, &answer)
-		node.Close()
-		if err != nil {
-			out.Why = err.Error()
-			continue
-		}
-		out.Charged, out.Why, out.Kind = &answer, "", coordinator.FigureExact
-		switch {
-		case !answer.Complete || answer.More:
-			out.Kind, out.Why = chargedAtLeast, "admission ids are kept there from "+answer.KeptFrom+" on only"
-			if answer.More {
-				out.Why = "there are more budgets than one answer lists"
-			}
-		case len(who.OtherKeys) > 0:
-			out.Kind, out.Why = coordinator.FigureAtMost, "other keys have the same name: "+strings.Join(who.OtherKeys, ", ")
-		}
+	out := chargedIn{Region: region, Kind: coordinator.FigureUnknown}
+	var answer regional.ChargedAnswer
+	if out.Why = askNodes(ctx, s, region, nodes, api.Call{Method: http.MethodGet, Path: "/v1/charged", Query: query}, &answer); out.Why != "" {
 		return out
+	}
+	out.Charged, out.Kind = &answer, coordinator.FigureExact
+	switch {
+	case !answer.Complete || answer.More:
+		out.Kind, out.Why = chargedAtLeast, "admission ids are kept there from "+answer.KeptFrom+" on only"
+		if answer.More {
+			out.Why = "there are more budgets than one answer lists"
+		}
+	case len(who.OtherKeys) > 0:
+		out.Kind, out.Why = coordinator.FigureAtMost, "it is what all keys of the name "+who.Name+" were charged, also "+strings.Join(who.OtherKeys, ", ")
 	}
 	return out
 }
@@ -171,7 +169,7 @@ func (a *App) showExposure(e exposureAnswer) {
 	if e.Cut == nil {
 		a.printf("nothing is revoked or blocked\n")
 	} else {
-		a.printf("%s since %s%s\n", e.Cut.How, e.Cut.At, yes(e.Cut.Block != "", " (block "+e.Cut.Block+")"))
+		a.printf("%s since %s%s\n", e.Cut.How, e.Cut.At, blockWords(*e.Cut))
 	}
 	a.printf("\nspent since %s, by its own admission ids:\n", sinceOf(e.Exposure).Format(time.RFC3339))
 	a.showCharged(e.Charged)
@@ -192,6 +190,12 @@ func (a *App) showExposure(e exposureAnswer) {
 	}
 	for _, r := range e.Regions {
 		a.printf("%s: %s%s\n", r.Region, r.State, yes(e.Cut != nil, cutWords(r)))
+		for _, b := range r.Blocks {
+			a.printf("  %s\n", regionBlockWords(b))
+		}
+		if why := e.Unread[r.Region]; why != "" {
+			a.printf("  what its nodes block by themselves is not known: %s\n", why)
+		}
 	}
 	for _, n := range e.Notes {
 		a.printf("note: %s\n", n)

@@ -187,6 +187,9 @@ func (a *App) revokeKeyCommand() *cobra.Command {
 restored from a backup. What was admitted with it can still be settled and released.`,
 		Example: "  tranche keys revoke fp_0f3a9c61d2b84e75a610 --reason 'leaked in a log'",
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := needsReason(reason); err != nil {
+				return err
+			}
 			client, _, err := a.coordinator(c)
 			if err != nil {
 				return err
@@ -210,7 +213,7 @@ restored from a backup. What was admitted with it can still be settled and relea
 			return a.showEnforced(c.Context(), client, last.Number, map[string]string{"tenant": last.Tenant})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "`TEXT` for the audit")
+	c.Flags().StringVar(&reason, "reason", "", "`TEXT`: why; it stands in the audit")
 	a.withCoordinator(c)
 	a.withJSON(c)
 	return c
