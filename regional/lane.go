@@ -45,8 +45,11 @@ const (
 func (ln *lane) run(ctx context.Context) {
 	for {
 		batch := ln.gather(ctx)
-		if len(batch) > 0 {
+		if n := len(batch); n > 0 {
+			began := ln.node.now()
+			ln.node.waiting.began(n)
 			ln.work(ctx, batch)
+			ln.node.waiting.ended(n, ln.node.now().Sub(began))
 			continue
 		}
 		if ctx.Err() != nil {

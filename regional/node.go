@@ -96,7 +96,7 @@ func NewNode(cfg Config, owner Owner) *Node {
 		cfg.Retention = allocation.Day
 	}
 	n := &Node{
-		cfg: cfg, owner: owner, waiting: queue{some: cfg.Runtime.NewSignal(), now: cfg.Runtime.Now}, metrics: cfg.Metrics, log: cfg.Log,
+		cfg: cfg, owner: owner, waiting: queue{some: cfg.Runtime.NewSignal(), now: cfg.Runtime.Now, within: cfg.Runtime.WithTimeout}, metrics: cfg.Metrics, log: cfg.Log,
 		clock: clock{local: cfg.Runtime.Now}, demand: demandState{hungry: cfg.Runtime.NewSignal(), seen: map[string]*budgetDemand{}},
 	}
 	n.catalogue.Store(allocation.NewCatalogue(cfg.Region))

@@ -16,6 +16,8 @@ type queue struct {
 	some   Signal
 	now    func() time.Time
 	crowd  crowd
+	flight flight
+	within func(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc)
 }
 
 // line is what waits of one class.
@@ -100,8 +102,11 @@ func (q *queue) push(c *call) bool {
 	l.calls = append(l.calls, c)
 	q.length++
 	q.crowd.note(q, c.class)
+	worth := q.arrived()
 	q.mu.Unlock()
-	q.some.Notify()
+	if worth {
+		q.some.Notify()
+	}
 	return true
 }
 
@@ -121,6 +126,7 @@ func (q *queue) take(batch []*call, most int) []*call {
 		}
 	}
 	left := q.length
+	q.flight.oldest = q.now()
 	q.mu.Unlock()
 	if left > 0 {
 		q.some.Notify() // for another lane
@@ -131,6 +137,9 @@ func (q *queue) take(batch []*call, most int) []*call {
 // wait returns with at least one call, or with none when ctx ends or after a kick.
 func (q *queue) wait(ctx context.Context, batch []*call, most int, seen *int) []*call {
 	for {
+		if ctx.Err() == nil && q.holdBack(ctx) {
+			continue
+		}
 		if batch = q.take(batch, most); len(batch) > 0 || ctx.Err() != nil {
 			return batch
 		}
