@@ -125,6 +125,27 @@ func (e *Entry) demandTargets(b Budget, m Members, base map[string]int64) map[st
 	return fit(wanted, floors, *b.Limit)
 }
 
+// holdersBase is demandBase, and the min of those holders whom the term does not name: their region came, or went on, after
+// it was opened.
+func (b Budget) holdersBase(limit int64, regions []string, m Members) map[string]int64 {
+	base, floors, more := b.demandBase(limit, regions, m.Seen), map[string]int64{}, false
+	if limit <= 0 {
+		return base
+	}
+	for _, h := range m.Holders {
+		if least := b.Allocation.Min[h.Region]; least > base[h.Region] && !slices.Contains(regions, h.Region) {
+			base[h.Region], more = least, true
+		}
+	}
+	if !more {
+		return base
+	}
+	for r := range base {
+		floors[r] = b.Allocation.Min[r]
+	}
+	return fit(base, floors, limit)
+}
+
 // Rebase sets the targets of all periods from index `from` on, which have not begun, to what a new term would hand out
 // after what was seen. It changes nothing where that lies within a tenth of the limit from what is set.
 func (l Ledger) Rebase(b Budget, from int, m Members, gen Generation) (Ledger, bool, error) {
@@ -132,7 +153,7 @@ func (l Ledger) Rebase(b Budget, from int, m Members, gen Generation) (Ledger, b
 		return l, false, nil
 	}
 	e := l.EntryAt(from)
-	base := b.demandBase(e.Givable(), l.Regions, m.Seen)
+	base := b.holdersBase(e.Givable(), l.Regions, m)
 	far := slices.ContainsFunc(m.Holders, func(h Holder) bool {
 		var target int64
 		if a := e.find(h, General); a != nil {
