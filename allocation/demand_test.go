@@ -192,6 +192,21 @@ func TestRebase(t *testing.T) {
 	}
 }
 
+// A region that drained while a term was opened is not among those that the term names. Once it went on, its min is its own.
+func TestRebaseKeepsMinOfWhoCameLater(t *testing.T) {
+	policy := Policy{Min: map[string]int64{"c": 30}}
+	l := demandLedger(300, policy)
+	l.Regions = []string{"a", "b"}
+	m := Members{Regions: []string{"a", "b", "c"}, Holders: threeHolders, Seen: map[string]int64{"a": 1000}}
+	next, changed, err := l.Rebase(demandBudget(300, policy), 2, m, genOf(2))
+	if err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	if got := targetsOf(next, 4); got["c"] != 30 {
+		t.Fatalf("targets %v", got)
+	}
+}
+
 // drawSeekers makes hints, right or wrong: what a replica heard may be of any age.
 func (w *ledgerWorld) drawSeekers(t *rapid.T) []Seeker {
 	var list []Seeker

@@ -37,3 +37,25 @@ func TestMovesStandWhileTheBudgetDoes(t *testing.T) {
 		t.Errorf("the budget changes: eu %d, us %d; want 50 and 50", target(l, eu), target(l, us))
 	}
 }
+
+// What comes back of a period that is over for the coordinator may still run for an owner whose clock is behind: a region that
+// drains is not granted it.
+func TestDrainTakesNoMoreOfPeriodsBefore(t *testing.T) {
+	limit := int64(100)
+	b := Budget{Name: "a", Unit: "requests", Limit: &limit, Allocation: Policy{Policy: PolicyFixed, Weights: map[string]int64{"eu": 1, "us": 1}}}
+	eu, us := Holder{"eu", "1"}, Holder{"us", "1"}
+	gen := func(n int64) Generation { return Generation{Number: n, Stamp: "s"} }
+	two := Members{Number: 1, Regions: []string{"eu", "us"}, Holders: []Holder{eu, us}}
+	l, err := OpenLedger(b, 1, Periods{First: 0, Step: 60, Count: 3}, two, gen(1)).Move(eu, us, 30, 0, gen(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err = l.Follow(b, 1, 1, Members{Number: 2, Regions: two.Regions, Draining: []string{"us"}, Holders: []Holder{eu}}, gen(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := l.EntryAt(0)
+	if a := before.find(us, General); a.Held() != 50 || a.Target != 50 {
+		t.Errorf("us holds %d of the period before, and is promised %d; want 50 and 50", a.Held(), a.Target)
+	}
+}
