@@ -65,12 +65,17 @@ func (o *operator) call(ctx context.Context, method, path string, body any, matc
 	return reply
 }
 
-// until calls until it is answered with a status below 500.
+// until calls until it is answered with a status below 500. A replica that does not know the token is behind: it is asked of
+// another.
 func (o *operator) until(ctx context.Context, method, path string, body any) adminReply {
 	for {
 		r := o.call(ctx, method, path, body, "")
-		if r.status != 0 && r.status < http.StatusInternalServerError || ctx.Err() != nil {
+		behind := r.status == http.StatusUnauthorized
+		if r.status != 0 && r.status < http.StatusInternalServerError && !behind || ctx.Err() != nil {
 			return r
+		}
+		if behind {
+			o.next++
 		}
 		o.process.Sleep(ctx, 300*time.Millisecond)
 	}
