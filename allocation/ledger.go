@@ -152,7 +152,8 @@ func without(names, drop []string) []string {
 
 // Follow brings the periods from index `from` on to the budget as it is now: its limit, and the targets that its policy
 // gives to the members. Incarnations that are not among the holders get target 0: they are asked to return what they can.
-// Periods before `from` keep what they had, and of them such incarnations are granted nothing more. The generation rises. It fails with ErrTooManyEntries only.
+// Periods before `from` keep what they had, and of them such incarnations are granted nothing more. The generation rises. It
+// fails with ErrTooManyEntries only.
 //
 // A draining region's weight goes to the others; the part of a region that has no incarnation yet stays unallocated.
 // Manual moves stand while the budget's version does, as long as both of their regions are holders.
@@ -166,7 +167,7 @@ func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generat
 	for i := range l.Entries {
 		e := &l.Entries[i]
 		if e.From < from {
-			e.takeNoMore(m.Holders)
+			e.promiseNoMore(func(h Holder) bool { return !slices.Contains(m.Holders, h) })
 			continue
 		}
 		left := b.In(l.Periods.At(e.From).Start)
@@ -197,11 +198,11 @@ func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generat
 	return l, nil
 }
 
-// takeNoMore promises nothing more to those that are not among the holders: what comes back of a period that is over for the
+// promiseNoMore lets nobody of those that take no more be granted anything: what comes back of a period that is over for the
 // coordinator may still run for its owners.
-func (e *Entry) takeNoMore(holders []Holder) {
+func (e *Entry) promiseNoMore(to func(Holder) bool) {
 	for i := range e.Allocations {
-		if a := &e.Allocations[i]; !slices.Contains(holders, a.Holder) {
+		if a := &e.Allocations[i]; to(a.Holder) {
 			a.Target = min(a.Target, a.Held())
 		}
 	}

@@ -58,4 +58,14 @@ func TestDrainTakesNoMoreOfPeriodsBefore(t *testing.T) {
 	if a := before.find(us, General); a.Held() != 50 || a.Target != 50 {
 		t.Errorf("us holds %d of the period before, and is promised %d; want 50 and 50", a.Held(), a.Target)
 	}
+	// It had given 5 back before, when less was its own.
+	back := ShareStatement{Budget: "a", Generation: l.Generation, Returned: []ReturnedStatement{{From: 0, Until: 60, Class: General, Returned: 5}}}
+	l, changed, err := l.CountDrained(us, back, gen(4))
+	if err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	before = l.EntryAt(0)
+	if a := before.find(us, General); a.Granted != 50 || a.Held() != 45 || a.Target != 45 {
+		t.Errorf("us was granted %d of the period before, holds %d, and is promised %d; want 50, 45 and 45", a.Granted, a.Held(), a.Target)
+	}
 }

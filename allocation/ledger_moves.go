@@ -32,6 +32,37 @@ func (l Ledger) Contradicts(g Generation) bool {
 //
 // It fails with ErrContradicted, or when the owner states more returned than it was granted.
 func (l Ledger) Count(h Holder, s ShareStatement, gen Generation) (Ledger, bool, error) {
+	l, changed, err := l.countAll(h, s)
+	if err != nil || !changed {
+		return l, false, err
+	}
+	return l.counted(gen)
+}
+
+// CountDrained is Count for an incarnation that takes no more, since its region drains: in periods before those that followed
+// the drain its target stands at what it held, and what it states to have returned of them since is not granted to it again.
+func (l Ledger) CountDrained(h Holder, s ShareStatement, gen Generation) (Ledger, bool, error) {
+	l, changed, err := l.countAll(h, s)
+	if err != nil || !changed {
+		return l, false, err
+	}
+	for i := range l.Entries {
+		l.Entries[i].promiseNoMore(func(a Holder) bool { return a == h })
+	}
+	return l.counted(gen)
+}
+
+// counted grants what became free.
+func (l Ledger) counted(gen Generation) (Ledger, bool, error) {
+	l = l.grant(gen)
+	if len(l.Entries) > MaxEntries {
+		return l, false, ErrTooManyEntries
+	}
+	return l, true, nil
+}
+
+// countAll enters all returns of a statement.
+func (l Ledger) countAll(h Holder, s ShareStatement) (Ledger, bool, error) {
 	if l.Contradicts(s.Generation) {
 		return l, false, fmt.Errorf("%s, term of %s: generation %s: %w", l.Budget, l.Periods.Start(), s.Generation, ErrContradicted)
 	}
@@ -60,14 +91,7 @@ func (l Ledger) Count(h Holder, s ShareStatement, gen Generation) (Ledger, bool,
 		}
 		changed = changed || c
 	}
-	if !changed {
-		return l, false, nil
-	}
-	l = l.grant(gen)
-	if len(l.Entries) > MaxEntries {
-		return l, false, ErrTooManyEntries
-	}
-	return l, true, nil
+	return l, changed, nil
 }
 
 // overlap finds a run that speaks of a period of which another run of its class speaks too. Counting both could count a

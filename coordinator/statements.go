@@ -98,7 +98,11 @@ func (s *Service) countShare(h allocation.Holder, l *doc[allocation.Ledger], st 
 	if errors.Is(err, allocation.ErrFrozen) {
 		return nil, nil // it is counted when it is stated anew
 	}
-	next, changed, err := before.Count(h, st, s.generation(before))
+	count := allocation.Ledger.Count
+	if !slices.Contains(s.state.members().Holders, h) {
+		count = allocation.Ledger.CountDrained
+	}
+	next, changed, err := count(before, h, st, s.generation(before))
 	if err != nil || !changed {
 		return nil, err
 	}
@@ -116,7 +120,7 @@ func (s *Service) countShare(h allocation.Holder, l *doc[allocation.Ledger], st 
 		return nil, err
 	}
 	// One generation for both steps: nobody ever sees the ledger in between.
-	next, changed, err = followed.Count(h, st, followed.Generation)
+	next, changed, err = count(followed, h, st, followed.Generation)
 	if err != nil || !changed {
 		return nil, err
 	}
