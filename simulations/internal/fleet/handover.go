@@ -159,14 +159,15 @@ func (h *handovers) point(r *region, to *ownertwin.Database) {
 	}
 }
 
-// callOff runs the command with --cancel until the old owner goes on. A run that was ended by hand may have handed it over all
-// the same, for good: then false, and the handover goes on.
+// callOff runs the command with --cancel until it says that the old owner goes on: what a run before had begun may come later
+// than that run was ended. It may have handed the owner over all the same, for good: then false, and the handover goes on.
 func (h *handovers) callOff(ctx context.Context, m *moving) bool {
-	for runs := 0; m.old.Handover().ID != "" || runs == 0; runs++ {
+	err := errors.New("it was not run yet")
+	for runs := 0; m.old.Handover().ID != "" || err != nil; runs++ {
 		if m.old.Handover().To != (allocation.Home{}) {
 			return false
 		}
-		err := h.command(ctx, m, true, runs)
+		err = h.command(ctx, m, true, runs)
 		h.fleet.w.Trace("handover", fmt.Sprint(m.region.name, " cancel ", runs, ": ", err))
 		h.person.process.Sleep(ctx, time.Second)
 	}
