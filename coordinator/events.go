@@ -51,7 +51,7 @@ const (
 	EventOvercommitted EventKind = "overcommitted" // began, ended
 	EventStranded      EventKind = "stranded"      // began, grew, ended
 	EventIncarnation   EventKind = "incarnation"   // began: a region began anew with nothing
-	EventHistory       EventKind = "history"       // began: etcd lost history
+	EventHistory       EventKind = "history"       // began: etcd lost history; lost: with it, a version of a budget
 	EventFrozen        EventKind = "frozen"        // began, ended
 	EventBlock         EventKind = "block"         // began, ended
 	EventOverride      EventKind = "override"      // began, ended
@@ -66,6 +66,7 @@ const (
 	EventBegan   EventChange = "began"
 	EventGrew    EventChange = "grew"
 	EventEnded   EventChange = "ended"
+	EventLost    EventChange = "lost"
 )
 
 // FeedEvent is one crossing. It holds no secret: keys are named by their fingerprints.

@@ -17,7 +17,9 @@ type ToldBudget struct {
 	Crossed []ToldLevel        `json:"crossed,omitempty"`
 	Over    *allocation.Period `json:"over,omitempty"` // it is overcommitted, since a look in this period
 
-	Override string `json:"override,omitempty"` // the id of the one that stands
+	Override   string `json:"override,omitempty"`    // the id of the one that stands
+	OverrideIn int64  `json:"override_in,omitempty"` // the history in which that was told, by its number
+	Lost       int64  `json:"lost,omitempty"`        // the version that etcd lost, as it was told
 }
 
 // ToldLevel is a part of a budget that was used up.
@@ -143,7 +145,7 @@ func (s *Service) sweepFeed() (due []Item) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.budgets)) {
-		if d := f.budgets[name]; d.value.Over == nil && d.value.Override == "" && !slices.ContainsFunc(d.value.Crossed, func(c ToldLevel) bool { return c.counts(s.now()) }) {
+		if d := f.budgets[name]; d.value.Over == nil && d.value.Override == "" && d.value.Lost == 0 && !slices.ContainsFunc(d.value.Crossed, func(c ToldLevel) bool { return c.counts(s.now()) }) {
 			due = append(due, d.item)
 		}
 	}

@@ -64,6 +64,8 @@ func (s *Service) dueSubjects() []topic {
 		for name := range s.state.terms {
 			due[topic{'b', name}] = true
 		}
+		f.moved, f.all = due, false
+		s.state.touchTold()
 	}
 	f.moved, f.all = map[topic]bool{}, false
 	for name := range f.over {
@@ -182,9 +184,8 @@ func (s *Service) lookAtBudget(name string) told {
 			Text: fmt.Sprintf("%s: no more is out than the limit of %d %s", name, use.Limit, use.Unit),
 		})
 	}
-	if e, id := s.lookAtOverride(name, next.Override, scope); id != next.Override {
-		next.Override, t.events = id, append(t.events, e...)
-	}
+	t.events = append(t.events, s.lookAtLost(&next, scope)...)
+	t.events = append(t.events, s.lookAtOverride(&next, scope)...)
 	if len(t.events) > 0 || cur != nil && !slices.Equal(next.Crossed, cur.value.Crossed) {
 		t.read, t.put = cur.known(key), put(key, next)
 	}

@@ -49,6 +49,7 @@ func (s *state) enterStanding(e Event) error {
 	s.feed.touch(topic{kind: 'd'})
 	return enter(e, func(d *doc[StandingDocument]) {
 		s.standing = d
+		s.touchTold()
 		if d.value.History.Number > s.newest.Number {
 			s.newest = d.value.History
 		}

@@ -220,7 +220,7 @@ func (s *Service) overrideOver(o Override) string {
 	case o.State != OverrideActive:
 		return ""
 	case !s.state.stands(o):
-		return "the budget was deleted, or its limit set to 0"
+		return s.state.gone(o)
 	case o.Until <= s.instant():
 		return "its end was there"
 	}

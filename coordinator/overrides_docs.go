@@ -23,7 +23,7 @@ const (
 const (
 	OverrideActive     = "active"
 	OverrideEnded      = "ended"      // the limit is what was declared
-	OverrideSuperseded = "superseded" // the budget was deleted, or stopped with limit 0: the override went with it
+	OverrideSuperseded = "superseded" // the budget does not have it any more: it was deleted, stopped with limit 0, or etcd lost history
 )
 
 // Override is one temporary raise of a budget, and what became of it.

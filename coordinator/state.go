@@ -214,7 +214,7 @@ func (s *state) enterBudget(d *doc[BudgetDocument]) {
 	if before != nil && before.value.Number == d.value.Number {
 		return // only its terms were opened further
 	}
-	if d.value.Number == 0 {
+	if s.feed.touch(topic{'b', name}); d.value.Number == 0 {
 		return // no region is ever told of it
 	}
 	s.changes = append(s.changes, configChange{number: d.value.Number, budget: name})

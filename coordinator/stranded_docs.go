@@ -236,7 +236,10 @@ func (s *state) enterStranded(kind string, e Event) (bool, error) {
 		return true, enter(e, func(d *doc[Compensation]) { s.compensations[d.value.ID] = d })
 	case "overrides":
 		delete(s.overrides, keyName(e.Key))
-		return true, enter(e, func(d *doc[Override]) { s.overrides[d.value.ID] = d })
+		return true, enter(e, func(d *doc[Override]) {
+			s.overrides[d.value.ID] = d
+			s.touchOverride(d)
+		})
 	case "refusals":
 		delete(s.refusals, keyName(e.Key))
 		return true, enter(e, func(d *doc[RefusalDocument]) { s.enterRefusals(d) })
