@@ -149,6 +149,7 @@ func (l *Locked) note(p Plan, line Line, b *BudgetDecision, d *Decision) {
 			d.Reason, d.Action, d.Blames, d.Home = b.Reason, ActionRefused, line.Key(), line.Home
 			d.Retry = retryAfter(b.Reason, resets(b.Until, l.now()))
 			d.Detail = detail(*b, line)
+			l.noteTooLarge(line, b, d)
 		}
 		return
 	}

@@ -1,6 +1,9 @@
 package allocation
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Upstream is what a gateway says that the upstream did with a request that was admitted.
 type Upstream string
@@ -60,6 +63,10 @@ func Explain(r Receipt) Explanation {
 		e = Explanation{Cause: CauseEvidence, Evidence: e.Evidence}
 		known := causes[CauseEvidence]
 		e.Meaning, e.Owner, e.Do, e.DoNot = staleCeiling, known.Owner, known.Do, known.DoNot
+	}
+	if r.Reason == RegionShareSpent && r.Requested > r.Share {
+		e.Do = append([]string{fmt.Sprintf("It asked for more than the region's whole share of the period, %d of %d: where the split is fixed, ask for less, ask in a region with a larger share, or move some here with tranche rebalance.", r.Share, r.Requested)}, e.Do...)
+		e.DoNot = append([]string{"Do not repeat it as it is, unless the split changes by itself (policy demand): no wait makes it fit."}, e.DoNot...)
 	}
 	return e
 }

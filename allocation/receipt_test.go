@@ -180,9 +180,20 @@ func TestExplainGoesByTheEvidence(t *testing.T) {
 		{allocation.Receipt{Reason: allocation.Allow, Upstream: allocation.UpstreamOK}, allocation.CauseNone, false},
 	} {
 		e := allocation.Explain(c.receipt)
+		if strings.Contains(strings.Join(e.Do, " "), "whole share") {
+			t.Errorf("%+v is said to be too large: %+v", c.receipt, e)
+		}
 		if e.Cause != c.cause || e.Fresh != c.fresh || e.Owner == "" || len(e.DoNot) == 0 {
 			t.Errorf("%+v: %+v", c.receipt, e)
 		}
+	}
+}
+
+// A request that is larger than all that its region has is not to be repeated until somebody looks at the split.
+func TestExplainSaysTooLarge(t *testing.T) {
+	e := allocation.Explain(allocation.Receipt{Reason: allocation.RegionShareSpent, Share: 30, Requested: 31, At: 2_000_000, ObservedAt: 1_000_000})
+	if !strings.Contains(e.Do[0], "30 of 31") || !strings.Contains(e.DoNot[0], "no wait makes it fit") || e.Cause != allocation.CauseLocalCeiling {
+		t.Errorf("%+v", e)
 	}
 }
 

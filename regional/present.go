@@ -190,7 +190,8 @@ func (a *api) presentRefusal(p *presented, at int64) {
 		}
 		refusal.Affordable = affordable(d, p.affordable)
 	}
-	if row.Retry == allocation.RetryNextPeriod && p.retryAfter == 0 { // the period has no end
+	if !d.Admitted() && d.Never() { // also where the period has no end, or the cost is above the region's whole share
+		p.retryAfter, refusal.RetryAfter = 0, 0
 		refusal.Retryable, refusal.Retry = false, string(allocation.RetryNever)
 	}
 	if d.Reason == allocation.OutcomeUnknown {

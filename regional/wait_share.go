@@ -29,7 +29,7 @@ func moreMayCome(r allocation.Reason) bool {
 // waitsFor is how long a refused request waits for a top-up; 0: not at all. It waits if all that refuses it is that this
 // region's share is spent, in budgets that say so, and nothing is known that rules out that others have some.
 func (n *Node) waitsFor(r allocation.Request, d *allocation.Decision) time.Duration {
-	if !moreMayCome(d.Reason) || r.Op != allocation.Spend && r.Op != allocation.Reserve {
+	if !moreMayCome(d.Reason) || d.Never() || r.Op != allocation.Spend && r.Op != allocation.Reserve {
 		return 0
 	}
 	wait, catalogue, elsewhere := time.Duration(0), n.catalogue.Load(), n.elsewhere()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tranche/allocation"
 	"tranche/cmd/tranche/internal/api"
 	"tranche/cmd/tranche/internal/stage"
 )
@@ -62,7 +64,46 @@ func testExplain(t *testing.T, s *stage.Stage) {
 	if said := run(t, append([]string{"explain", receipt[:len(receipt)-5]}, address...)...); !strings.Contains(said, "not genuine: cut") {
 		t.Errorf("a cut receipt: %s", said)
 	}
+	testTooLarge(t, s, admin, node, address)
 	if _, err := admin.Do(t.Context(), api.Call{Method: http.MethodDelete, Path: "/v1/budgets/explained", Header: http.Header{"If-Match": {`"1"`}}}, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// testTooLarge: a request that is larger than the whole fixed share of its region is told so by a real node, and not to come back.
+func testTooLarge(t *testing.T, s *stage.Stage, admin, node *api.Client, address []string) {
+	if _, err := admin.Do(t.Context(), api.Call{Method: http.MethodPost, Path: "/v1/budgets", Body: fixed("too-large", 10, "large", allocation.Window{Every: 3600})}, nil); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(units int) (status int, header http.Header, body string) {
+		t.Helper()
+		status, header, text, err := node.Send(t.Context(), api.Call{Method: http.MethodPost, Path: "/v1/admit", Body: map[string]any{
+			"labels": map[string]string{"tenant": "large"}, "costs": map[string]int{"requests": units}, "admission_id": fmt.Sprint("large-", units),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return status, header, string(text)
+	}
+	err := stage.Until(t.Context(), 20*time.Second, "the share is there", func() (bool, error) {
+		status, _, _ := ask(1)
+		return status == http.StatusOK, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, header, body := ask(7) // of 6
+	if status != http.StatusTooManyRequests || header.Get("Retry-After") != "" || !strings.Contains(body, `"retryable":false,"retry":"never"`) || !strings.Contains(body, "whole share of too-large is 6 requests of each period, of 10 in all") {
+		t.Errorf("7 of a share of 6: %d %v %s", status, header, body)
+	}
+	receipt := header.Get("Tranche-Receipt")
+	if said := run(t, append([]string{"explain", receipt}, address...)...); !strings.Contains(said, "6 of 7") {
+		t.Errorf("explain: %s", said)
+	}
+	if status, header, body = ask(6); status != http.StatusTooManyRequests || header.Get("Retry-After") == "" || !strings.Contains(body, `"retryable":true,"retry":"soon"`) {
+		t.Errorf("6 of a share of 6, of which 1 is spent: %d %v %s", status, header, body)
+	}
+	if _, err := admin.Do(t.Context(), api.Call{Method: http.MethodDelete, Path: "/v1/budgets/too-large", Header: http.Header{"If-Match": {`"1"`}}}, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -33,9 +33,10 @@ func (e *exposureAnswer) readBlocks(ctx context.Context, s settings.Settings, no
 			continue
 		}
 		for _, b := range list.Blocks { // what the nodes go by counts: it may have been lifted there, or here only
+			before := len(r.Blocks)
 			r.Blocks = slices.DeleteFunc(r.Blocks, func(o coordinator.RegionBlock) bool { return o.ID == b.ID })
 			if found, some := e.Subject.RegionBlock(b.ID, b.Block); some && b.InForce && len(b.Regions) > 0 {
-				found.Told = b.Told
+				found.Told = b.Told || len(r.Blocks) < before // the node hears last that it was told
 				r.Blocks = append(r.Blocks, found)
 			}
 		}
