@@ -158,7 +158,7 @@ func (b *slowBackend) Decide(ctx context.Context, requests []allocation.Request,
 	if h.force != "" {
 		r := requests[0]
 		d := allocation.Decision{Reason: h.force, Action: allocation.ActionRefused, Op: r.Op, Key: r.Key, Region: testRegion}
-		if allocation.AnswerTo(h.force).Retry == allocation.RetryNextPeriod {
+		if retry := allocation.AnswerTo(h.force).Retry; retry == allocation.RetryNextPeriod || retry == allocation.RetrySoon {
 			d.Retry = 60
 		}
 		return []allocation.Decision{d}
