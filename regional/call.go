@@ -199,15 +199,19 @@ func (n *Node) collect(c *call) allocation.Decision {
 }
 
 // cannot is the decision for a request on which the owner did not decide. While an earlier request of the same id is in
-// doubt nobody hears that nothing was charged.
+// doubt nobody hears that nothing was charged. A block or a revocation that the node knows of is told all the same.
 func (n *Node) cannot(r allocation.Request, reason allocation.Reason) allocation.Decision {
 	retry := int64(1)
 	if r.Op != allocation.Check && n.doubt.has(r.Key) {
 		reason = allocation.OutcomeUnknown
 	}
+	detail := n.health.detail(reason)
+	if known, why := n.barred(r, reason); known != "" {
+		reason, detail, retry = known, why, 0
+	}
 	return allocation.Decision{
 		Reason: reason, Action: allocation.ActionRefused, Op: r.Op, Key: r.Key, Region: n.cfg.Region,
-		At: n.clock.now(), Retry: retry, Detail: n.health.detail(reason),
+		At: n.clock.now(), Retry: retry, Detail: detail,
 		Evidence: allocation.Evidence{Correlation: r.Correlation, Node: n.cfg.Name},
 	}
 }

@@ -209,9 +209,34 @@ func TestKeysOnRealProcesses(t *testing.T) {
 		v.is(region, second, "a", exporting, 401, "key_revoked")
 	}
 	v.unseen()
+	v.barsWithoutDatabase(west, second)
 	if err := v.Failure(); err != nil {
 		t.Error(err)
 	}
+}
+
+// barsWithoutDatabase: who is blocked, or whose key is revoked, hears so from a node that lost its database, and is not told to come
+// back soon; whoever else asks hears that the database is away, also with a key that nobody knows.
+func (v *vault) barsWithoutDatabase(region, revoked string) {
+	v.t.Helper()
+	if err := v.Regions[region].Postgres.Kill(); err != nil {
+		v.t.Fatal(err)
+	}
+	gateway := v.Gateways[stage.Edge1]
+	v.is(region, gateway, "away-1", `{"labels":{"tenant":"globex","capability":"export"}}`, 403, "blocked")
+	v.is(region, revoked, "away-2", exporting, 401, "key_revoked")
+	v.is(region, gateway, "away-3", exporting, 503, "database_unavailable")
+	v.is(region, allocation.KeyText("nobody", strings.Repeat("0", 40)), "away-4", exporting, 503, "database_unavailable")
+	if status, text := v.ask(region, gateway, "/v1/admit", "away-5", `{"labels":{"tenant":"globex"}}`); status != 403 || !strings.Contains(text, "as this node remembers it") || strings.Contains(text, "retry_after") || !strings.Contains(text, `"ledger_revision":0`) {
+		v.t.Errorf("%d %s", status, text)
+	}
+	if status, text := v.ask(region, gateway, "/v1/settle", "held", `{"tenant":"globex","costs":{"requests":1}}`); status != 503 {
+		v.t.Errorf("a settle of a blocked tenant is no refusal: %d %s", status, text)
+	}
+	if err := v.Regions[region].Postgres.StartAgain(v.t.Context()); err != nil {
+		v.t.Fatal(err)
+	}
+	v.is(region, gateway, "away-1", `{"labels":{"tenant":"globex","capability":"export"}}`, 403, "blocked")
 }
 
 // unreachable waits until the coordinator says so.
