@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"tranche/allocation"
@@ -72,7 +73,8 @@ type unmatched struct {
 	Budget string `json:"budget,omitempty"`
 }
 
-// matchedBody is one budget. Share and Remaining are absent where the owner could not be asked.
+// matchedBody is one budget. Share and Remaining are absent where the owner could not be asked; to a caller with a key of its own
+// they, the limit and the version are told only of budgets of its tenant.
 type matchedBody struct {
 	Budget    string      `json:"budget"`
 	Instance  string      `json:"instance,omitempty"`
@@ -81,8 +83,8 @@ type matchedBody struct {
 	Home      string      `json:"home,omitempty"`
 	Period    *periodBody `json:"period,omitempty"`
 	ResetsIn  *int64      `json:"resets_in_seconds,omitempty"`
-	Version   int64       `json:"version"`
-	Limit     int64       `json:"limit"`
+	Version   *int64      `json:"version,omitempty"`
+	Limit     *int64      `json:"limit,omitempty"`
 	Share     *int64      `json:"share,omitempty"`
 	Remaining *int64      `json:"remaining,omitempty"`
 
@@ -123,7 +125,19 @@ func (a *api) match(w http.ResponseWriter, r *http.Request, caller string) {
 			answer.Budgets[i].tell(&decisions[0].Budgets[i])
 		}
 	}
+	for i := range answer.Budgets {
+		if allocation.IsKeyCredential(caller) && !ofOneTenant(plan.Lines[i].Budget) {
+			b := &answer.Budgets[i]
+			b.Version, b.Limit, b.Share, b.Remaining = nil, nil, nil, nil
+		}
+	}
 	writeJSON(w, http.StatusOK, "application/json", answer)
+}
+
+// ofOneTenant says whether all that a budget counts, or each of its instances, is of one tenant. What others spend of a budget that
+// is shared is no caller's business; nor is what stands under another label than tenant, which any key may send.
+func ofOneTenant(b *allocation.Budget) bool {
+	return b.Match[tenantLabel] != "" || slices.Contains(b.TemplateLabels(), tenantLabel)
 }
 
 // planAtNoCost plans a request that costs 0 in every unit that its budgets count. Each try finds one unit more, of the few
@@ -151,8 +165,9 @@ func planAtNoCost(c *allocation.Catalogue, r allocation.Request, now allocation.
 func matchedOf(l *allocation.Line, now allocation.Instant) matchedBody {
 	out := matchedBody{
 		Budget: l.UsageKey.Budget, Instance: l.Instance, Unit: l.Budget.Unit, Reason: string(l.Problem), Home: l.Home,
-		Version: l.Version, Limit: l.Budget.LimitOrZero(),
+		Version: &l.Version, Limit: new(int64),
 	}
+	*out.Limit = l.Budget.LimitOrZero()
 	if l.Problem == "" {
 		out.Reason = string(allocation.Allow)
 	}
@@ -171,7 +186,7 @@ func (m *matchedBody) tell(b *allocation.BudgetDecision) {
 	if b.Budget != m.Budget || b.Instance != m.Instance || m.Period == nil || m.Period.Start != b.Period.String() {
 		return
 	}
-	m.Reason, m.Limit, m.Version = string(b.Reason), b.Limit, b.Version
+	m.Reason, m.Limit, m.Version = string(b.Reason), &b.Limit, &b.Version
 	m.Share, m.Remaining = &b.Share, &b.Remaining
 	m.Enforcement = cmp.Or(b.Enforcement, allocation.Enforce)
 }

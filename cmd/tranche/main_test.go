@@ -75,6 +75,7 @@ func TestDeployment(t *testing.T) {
 	}
 	t.Run("too much", func(t *testing.T) { testTooMuch(t, s) })
 	t.Run("explain", func(t *testing.T) { testExplain(t, s) })
+	t.Run("match by key", func(t *testing.T) { testMatchByKey(t, s) })
 	t.Run("estimates", func(t *testing.T) { testEstimates(t, s) })
 	t.Run("legacy", func(t *testing.T) { testLegacy(t, s) })
 	t.Run("unfit node", func(t *testing.T) { testUnfitNode(t, s) })
