@@ -23,6 +23,8 @@ const (
 	pruneEvery     = 60              // turns of the recorder
 	keptEvery      = 2               // turns after which it looks for tenants that are to be kept
 	recordsASecond = 20              // that a node keeps
+	recordsATenant = 15              // of them of one tenant, so that others find room beside its storm
+	tenantSlots    = 64              // which tenants share by a hash
 	keptASecond    = 500             // of tenants that are kept, besides
 	maxPending     = 2 * keptASecond // records that wait to be written
 	maxSeries      = 500             // counts of one minute that a node tells apart by tenant and capability
@@ -45,6 +47,7 @@ type recorder struct {
 	turn atomic.Int64 // refusals that were looked at, to keep one in so many
 	room atomic.Int64 // what may be kept until the next second
 	more atomic.Int64 // the same, of tenants that are kept
+	took [tenantSlots]atomic.Int64
 	kept atomic.Pointer[map[string]int64]
 
 	mu      sync.Mutex
@@ -74,6 +77,18 @@ func newRecorder(owner Owner, c Config) *recorder {
 func (r *recorder) refill() {
 	r.room.Store(recordsASecond)
 	r.more.Store(keptASecond)
+	for i := range r.took {
+		r.took[i].Store(0)
+	}
+}
+
+// tookOf is what was kept of a tenant, and of those that share its place, in this second.
+func (r *recorder) tookOf(tenant string) *atomic.Int64 {
+	sum := uint32(2166136261) // FNV-1a: the same in every run
+	for i := range len(tenant) {
+		sum = (sum ^ uint32(tenant[i])) * 16777619
+	}
+	return &r.took[sum%tenantSlots]
 }
 
 // keeps says whether all refusals of a tenant are kept now.
@@ -94,7 +109,7 @@ func (r *recorder) wants(q *allocation.Request, d *allocation.Decision) bool {
 	case n < 0, n > 1 && r.turn.Add(1)%n != 0:
 		return false
 	}
-	if r.room.Load() <= 0 {
+	if r.room.Load() <= 0 || r.tookOf(q.Key.Tenant).Load() >= recordsATenant {
 		r.metrics.records[recordDropped].Inc()
 		return false
 	}
@@ -136,6 +151,8 @@ func (r *recorder) keep(d *allocation.Decision) bool {
 	left := &r.room
 	if r.keeps(d.Key.Tenant, d.At) {
 		left = &r.more
+	} else if r.tookOf(d.Key.Tenant).Add(1) > recordsATenant {
+		return false
 	}
 	if left.Add(-1) < 0 {
 		return false

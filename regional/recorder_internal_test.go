@@ -31,6 +31,16 @@ func (s *shelf) KeepRecords(_ context.Context, records []*allocation.Record, cou
 	return nil
 }
 
+// of counts the records of a tenant.
+func (s *shelf) of(tenant string) (n int) {
+	for _, r := range s.records {
+		if r.Decision.Key.Tenant == tenant {
+			n++
+		}
+	}
+	return n
+}
+
 func (s *shelf) PruneRecords(_ context.Context, b RecordBounds) error {
 	s.pruned = append(s.pruned, b)
 	return nil
@@ -84,14 +94,20 @@ func (n *Node) fate(fate string) int {
 // more. If this fails, a storm of refusals is a storm of writes.
 func TestRecordsOfASecondAreBounded(t *testing.T) {
 	n, s := shelved(Sampling{})
-	for range 10 * recordsASecond {
+	for range 10*recordsASecond - 2*recordsASecond {
 		n.refuse("acme", allocation.CeilingReached)
 	}
+	for range 2 * recordsASecond { // there is room beside the storm, and no more than that
+		n.refuse("globex", allocation.CeilingReached)
+	}
 	n.writeRecords(t.Context())
+	if of := s.of("acme"); of != recordsATenant {
+		t.Errorf("%d of one tenant are kept", of)
+	}
 	if len(s.records) != recordsASecond || n.fate(recordKept) != recordsASecond || n.fate(recordDropped) != 9*recordsASecond {
 		t.Errorf("%d kept, %d counted as kept, %d as dropped", len(s.records), n.fate(recordKept), n.fate(recordDropped))
 	}
-	if len(s.counts) != 1 || s.counts[0].Requests != 10*recordsASecond || s.counts[0].Units != 70*recordsASecond {
+	if len(s.counts) != 2 || s.counts[0].Requests+s.counts[1].Requests != 10*recordsASecond || s.counts[0].Units+s.counts[1].Units != 70*recordsASecond {
 		t.Errorf("not all are counted: %+v", s.counts)
 	}
 	n.recorder.refill()
@@ -109,7 +125,7 @@ func TestRecordsOfASecondAreBounded(t *testing.T) {
 
 // One in so many, and none, are what they say; a name is given to what is kept, and to nothing else.
 func TestSampling(t *testing.T) {
-	for oneIn, want := range map[int64]int{0: 20, 1: 20, 4: 5, 100: 0, -1: 0} {
+	for oneIn, want := range map[int64]int{0: 15, 1: 15, 4: 5, 100: 0, -1: 0} {
 		n, s := shelved(Sampling{OneIn: oneIn})
 		named := 0
 		for range 20 {

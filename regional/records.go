@@ -17,7 +17,7 @@ type Records interface {
 	// KeepRecords stores records and adds up counts, all in one transaction. ErrUnknownOutcome: perhaps it was stored, and
 	// to store it again would count twice.
 	KeepRecords(ctx context.Context, records []*allocation.Record, counts []RefusedCount) error
-	// PruneRecords deletes what is above the bounds, the oldest first.
+	// PruneRecords deletes what is above the bounds: records of which their minute has many first, then the oldest.
 	PruneRecords(ctx context.Context, bounds RecordBounds) error
 	// FindRecords lists records, the newest first. Next is what to go on before; 0: there is nothing more.
 	FindRecords(ctx context.Context, q RecordQuery) (list []allocation.Record, next int64, err error)
@@ -39,6 +39,8 @@ const (
 	DefaultRecordRows = 20_000
 	DefaultRecordAge  = 7 * allocation.Day
 	MaxRecordRows     = 1_000_000
+	SparedOfTenant    = 5  // records of one minute that go last, of each tenant
+	SparedOfMinute    = 20 // and of all tenants
 	refusedRowsFor    = 25 // rows of counts for each row of records
 	refusedEvery      = 60 // seconds of one count
 )

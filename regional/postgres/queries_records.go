@@ -19,9 +19,18 @@ on conflict on constraint refused_pk do update
 set requests = least(r.requests::numeric + excluded.requests, 9223372036854775807)::bigint,
     units = least(r.units::numeric + excluded.units, 9223372036854775807)::bigint`
 
+	// Beyond the bound those go first of which a minute has many: beyond $3 of its tenant, and beyond $4 of all; then the oldest. So
+	// a storm, of one tenant or of many, thins itself out, and what was refused before it is found afterwards.
 	pruneRefusals = `
 delete from tranche.refusals
-where at < $2 or number <= (select max(number) from tranche.refusals) - $1`
+where at < $2 or number in (
+  select r.number
+  from (select number,
+               (row_number() over (partition by at / 60000000, tenant order by number) > $3)::int
+               + (row_number() over (partition by at / 60000000 order by number) > $4)::int as many
+        from tranche.refusals where at >= $2) as r
+  order by r.many desc, r.number
+  limit greatest((select count(*) from tranche.refusals where at >= $2) - $1, 0))`
 
 	pruneRefused = `
 delete from tranche.refused

@@ -86,7 +86,7 @@ func (s *Store) PruneRecords(ctx context.Context, bounds regional.RecordBounds) 
 	since := time.Now().Add(-bounds.Age.Std())
 	b := &pgx.Batch{}
 	s.queueBegin(b, switchFree)
-	b.Queue(pruneRefusals, bounds.Rows, since.UnixMicro())
+	b.Queue(pruneRefusals, bounds.Rows, since.UnixMicro(), regional.SparedOfTenant, regional.SparedOfMinute)
 	b.Queue(pruneRefused, bounds.Count, since.Unix())
 	b.Queue(pruneKept)
 	t, err := s.start(ctx, b)

@@ -107,6 +107,43 @@ func TestRecordsAreBounded(t *testing.T) {
 	}
 }
 
+// A storm of one tenant, and one of many, leave what was refused before them: a person who looks an hour later for another tenant's
+// refusal finds it. If this fails, whoever makes noise makes evidence disappear.
+func TestStormsLeaveOlderRecords(t *testing.T) {
+	o := newOwner(t)
+	start := time.Now().Add(-time.Hour).Truncate(time.Minute)
+	serial := 0
+	refuse := func(minute, n int, tenant func(i int) string) {
+		t.Helper()
+		var records []*allocation.Record
+		for i := range n {
+			serial++
+			records = append(records, recordOf(fmt.Sprint("d", serial), tenant(i), "a", start.Add(time.Duration(minute)*time.Minute+time.Duration(i)*time.Millisecond), allocation.CeilingReached))
+		}
+		if err := o.store.KeepRecords(t.Context(), records, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.store.PruneRecords(t.Context(), regional.RecordBounds{Rows: 100, Age: 10 * allocation.Hour, Count: 1000}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(where string) int64 { return o.number("select count(*) from tranche.refusals where " + where) }
+	refuse(0, 3, func(int) string { return "quiet" })
+	refuse(1, 90, func(int) string { return "acme" })
+	refuse(2, 500, func(int) string { return "acme" })
+	if all, quiet, storm := left("true"), left("tenant = 'quiet'"), left("tenant = 'acme' and at < "+fmt.Sprint(start.Add(2*time.Minute).UnixMicro())); all != 100 || quiet != 3 || storm < 5 {
+		t.Errorf("after a storm of one tenant %d are left, %d of the quiet one, %d of its first minute", all, quiet, storm)
+	}
+	refuse(3, 500, func(i int) string { return fmt.Sprint("made-up-", i) })
+	if all, quiet, storm := left("true"), left("tenant = 'quiet'"), left("tenant like 'made-up-%'"); all != 100 || quiet != 3 || storm < 20 || left("tenant = 'acme'") < 10 {
+		t.Errorf("after a storm of many %d are left, %d of the quiet one, %d of the storm", all, quiet, storm)
+	}
+	refuse(4, 2, func(int) string { return "quiet" })
+	if quiet := left("tenant = 'quiet'"); quiet != 5 {
+		t.Errorf("%d of the quiet one are left: nothing new is kept", quiet)
+	}
+}
+
 // Counts of several nodes add up, and are told apart by what is asked for.
 func TestRefusedAddsUp(t *testing.T) {
 	o := newOwner(t)

@@ -22,7 +22,7 @@ type refusalOptions struct {
 
 func (o *refusalOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.keep, "keep-refusals", "all", "which refusals are kept in full: `all` (as many as a node writes a second), 1/N, or none")
-	f.Int64Var(&o.rows, "keep-refusals-rows", regional.DefaultRecordRows, "how many refusals a region keeps; the oldest are deleted")
+	f.Int64Var(&o.rows, "keep-refusals-rows", regional.DefaultRecordRows, "how many refusals a region keeps; of a storm most go first, then the oldest")
 	f.DurationVar(&o.age, "keep-refusals-for", regional.DefaultRecordAge.Std(), "how long refusals are kept")
 }
 
