@@ -2,7 +2,6 @@ package allocation
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -22,8 +21,8 @@ type Catalogue struct {
 	Region string
 	Number int64
 
-	budgets map[string]*ConfiguredBudget // none of which is ever changed
-	terms   map[string][]Term            // by start
+	budgets parted[string, *ConfiguredBudget] // none of which is ever changed
+	terms   parted[string, []Term]            // by start
 	index   *MatchIndex
 
 	documents map[DocumentRef]Document
@@ -34,37 +33,42 @@ type Catalogue struct {
 
 // NewCatalogue is the empty catalogue of a region.
 func NewCatalogue(region string) *Catalogue {
-	return &Catalogue{Region: region, index: NewMatchIndex(nil), policy: &policy{}}
+	return &Catalogue{
+		Region: region, budgets: newParted[string, *ConfiguredBudget](hashName), terms: newParted[string, []Term](hashName),
+		index: NewMatchIndex(nil), policy: &policy{},
+	}
 }
 
-// With returns the catalogue after some changes: budgets and terms that are new or replaced, and terms that are gone.
+// With returns the catalogue after some changes: budgets and terms that are new or replaced, and terms that are gone. It costs
+// what changed, not what the region knows.
 func (c *Catalogue) With(number int64, budgets []ConfiguredBudget, terms []Term, gone []ShareRef) *Catalogue {
 	out := &Catalogue{Region: c.Region, Number: number, budgets: c.budgets, terms: c.terms, index: c.index, documents: c.documents, routes: c.routes, routed: c.routed, policy: c.policy}
 	if len(budgets) > 0 {
-		out.budgets = maps.Clone(c.budgets)
-		if out.budgets == nil {
-			out.budgets = map[string]*ConfiguredBudget{}
-		}
+		e := c.budgets.edit()
 		for _, b := range budgets {
-			out.budgets[b.Budget.Name] = &b
+			e.put(b.Budget.Name, &b)
 		}
-		out.index = c.reindexed(budgets, out.budgets)
+		out.budgets, out.index = e.parted, c.index.with(budgets)
 	}
 	if len(terms)+len(gone) > 0 {
-		out.terms = maps.Clone(c.terms)
-		if out.terms == nil {
-			out.terms = map[string][]Term{}
-		}
-		for _, g := range gone {
-			out.terms[g.Budget] = dropTerm(out.terms[g.Budget], g.Term)
-		}
-		for _, t := range terms {
-			list := append(dropTerm(out.terms[t.Budget], t.Periods.Start()), t)
-			slices.SortFunc(list, func(a, b Term) int { return compare(a.Periods.Start(), b.Periods.Start()) })
-			out.terms[t.Budget] = list
-		}
+		out.terms = c.termsWith(terms, gone)
 	}
 	return out
+}
+
+func (c *Catalogue) termsWith(terms []Term, gone []ShareRef) parted[string, []Term] {
+	e := c.terms.edit()
+	for _, g := range gone {
+		list, _ := e.get(g.Budget)
+		e.put(g.Budget, dropTerm(list, g.Term))
+	}
+	for _, t := range terms {
+		list, _ := e.get(t.Budget)
+		list = append(dropTerm(list, t.Periods.Start()), t)
+		slices.SortFunc(list, func(a, b Term) int { return compare(a.Periods.Start(), b.Periods.Start()) })
+		e.put(t.Budget, list)
+	}
+	return e.parted
 }
 
 // dropTerm is a copy without the term of that start.
@@ -74,7 +78,7 @@ func dropTerm(list []Term, start Instant) []Term {
 
 // Budget is the newest version of a budget that the region knows, deleted ones included.
 func (c *Catalogue) Budget(name string) (ConfiguredBudget, bool) {
-	if b, ok := c.budgets[name]; ok {
+	if b, ok := c.budgets.get(name); ok {
 		return *b, true
 	}
 	return ConfiguredBudget{}, false
@@ -82,7 +86,7 @@ func (c *Catalogue) Budget(name string) (ConfiguredBudget, bool) {
 
 // PolicyOf is the allocation policy of a budget that the region knows: not to be changed; nil if it does not.
 func (c *Catalogue) PolicyOf(name string) *Policy {
-	if b, ok := c.budgets[name]; ok {
+	if b, ok := c.budgets.get(name); ok {
 		return &b.Budget.Allocation
 	}
 	return nil
@@ -90,16 +94,17 @@ func (c *Catalogue) PolicyOf(name string) *Policy {
 
 // OnExhausted is the HTTP status of a refusal because a budget is used up; false: the region does not know the budget.
 func (c *Catalogue) OnExhausted(name string) (status int, known bool) {
-	if _, known = c.budgets[name]; !known {
+	b, known := c.budgets.get(name)
+	if !known {
 		return 0, false
 	}
-	return cmp.Or(c.budgets[name].Budget.OnExhausted, DefaultOnExhausted), true
+	return cmp.Or(b.Budget.OnExhausted, DefaultOnExhausted), true
 }
 
 // Budgets are all that the region knows, by name.
 func (c *Catalogue) Budgets() []ConfiguredBudget {
-	list := make([]ConfiguredBudget, 0, len(c.budgets))
-	for _, b := range c.budgets {
+	list := make([]ConfiguredBudget, 0, c.budgets.len())
+	for _, b := range c.budgets.all() {
 		list = append(list, *b)
 	}
 	slices.SortFunc(list, func(a, b ConfiguredBudget) int { return compare(a.Budget.Name, b.Budget.Name) })
@@ -114,7 +119,7 @@ func (c *Catalogue) limit(key UsageKey) int64 {
 
 // raised is the limit, and the id of the override that it includes; empty: it includes none.
 func (c *Catalogue) raised(key UsageKey) (limit int64, override string) {
-	b, ok := c.budgets[key.Budget]
+	b, ok := c.budgets.get(key.Budget)
 	if !ok || b.Deleted {
 		return 0, ""
 	}
@@ -125,13 +130,16 @@ func (c *Catalogue) raised(key UsageKey) (limit int64, override string) {
 }
 
 // Terms are the opened terms of a budget, by start.
-func (c *Catalogue) Terms(budget string) []Term { return c.terms[budget] }
+func (c *Catalogue) Terms(budget string) []Term {
+	list, _ := c.terms.get(budget)
+	return list
+}
 
 // CoveredUntil is how far the opened terms of a budget reach without a gap from now: how long the region can go on
 // alone. Zero if no term holds now.
 func (c *Catalogue) CoveredUntil(budget string, now Instant) Instant {
 	until := now
-	for _, t := range c.terms[budget] {
+	for _, t := range c.Terms(budget) {
 		if t.Periods.Start() <= until {
 			until = max(until, t.Periods.End())
 		}
@@ -144,7 +152,7 @@ func (c *Catalogue) CoveredUntil(budget string, now Instant) Instant {
 
 // period finds the period of a budget that holds `now`, in the terms that were opened.
 func (c *Catalogue) period(budget string, now Instant) (Term, Period, bool) {
-	for _, t := range c.terms[budget] {
+	for _, t := range c.Terms(budget) {
 		if i, ok := t.Periods.Find(now); ok {
 			return t, t.Periods.At(i), true
 		}
@@ -238,7 +246,10 @@ func (r Request) cost(unit string) (int64, bool) {
 func (c *Catalogue) line(h Hit, labels Labels, cost int64, now Instant) Line {
 	l := Line{
 		UsageKey: UsageKey{Budget: h.Budget.Name, Instance: h.Instance, Class: General},
-		Budget:   h.Budget, Version: c.budgets[h.Budget.Name].Version, Cost: cost,
+		Budget:   h.Budget, Cost: cost,
+	}
+	if b, ok := c.budgets.get(h.Budget.Name); ok {
+		l.Version = b.Version
 	}
 	term, period, ok := c.period(h.Budget.Name, now)
 	if h.Missing != nil {

@@ -66,64 +66,6 @@ func MatchBudgets(budgets []Budget, l Labels) ([]Hit, *MissingLabel) {
 	return m.result()
 }
 
-// labelPair is one label with its value.
-type labelPair struct{ name, value string }
-
-// MatchIndex finds the budgets of a request without looking at all of them. It
-// never changes after NewMatchIndex, so any number of goroutines may use it.
-type MatchIndex struct {
-	budgets   []*Budget  // by name
-	templates [][]string // the template labels of each
-	byPair    map[labelPair][]int
-	always    []int // budgets without match
-}
-
-// NewMatchIndex returns an index of these budgets. Each is filed once, under the
-// labelPair of its match that the fewest budgets share, so that a request looks at
-// little besides what it hits.
-func NewMatchIndex(budgets []Budget) *MatchIndex {
-	x := &MatchIndex{budgets: byName(budgets), byPair: map[labelPair][]int{}}
-	shared := map[labelPair]int{}
-	for _, b := range x.budgets {
-		for name, value := range b.Match {
-			shared[labelPair{name, value}]++
-		}
-	}
-	for i, b := range x.budgets {
-		x.templates = append(x.templates, b.TemplateLabels())
-		if len(b.Match) == 0 {
-			x.always = append(x.always, i)
-			continue
-		}
-		rarest := labelPair{}
-		for _, name := range slices.Sorted(maps.Keys(b.Match)) {
-			p := labelPair{name, b.Match[name]}
-			if rarest.name == "" || shared[p] < shared[rarest] {
-				rarest = p
-			}
-		}
-		x.byPair[rarest] = append(x.byPair[rarest], i)
-	}
-	return x
-}
-
-// Match returns what MatchBudgets does.
-func (x *MatchIndex) Match(l Labels) ([]Hit, *MissingLabel) {
-	var few [2 * MaxBudgetsPerRequest]int // on the stack, as nearly always
-	candidates := append(few[:0], x.always...)
-	for name, value := range l {
-		candidates = append(candidates, x.byPair[labelPair{name, value}]...)
-	}
-	slices.Sort(candidates) // positions are in the order of names
-	var m matched
-	for _, i := range candidates {
-		b := x.budgets[i]
-		instance, applies, label := b.matches(x.templates[i], l)
-		m.look(b, l, instance, applies, label)
-	}
-	return m.result()
-}
-
 // MostBudgetsHit searches for labels that hit as many budgets at once as any
 // can. It returns how many, such labels, and the budgets' names in order.
 //

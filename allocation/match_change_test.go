@@ -19,16 +19,10 @@ func TestIndexFollowsChanges(t *testing.T) {
 		return ConfiguredBudget{Budget: b, Deleted: random.IntN(12) == 0}
 	}
 	c := NewCatalogue("here")
-	replaced := 0
 	for step := range 3000 {
 		changed := []ConfiguredBudget{pick()}
 		if random.IntN(2) == 0 {
 			changed = append(changed, pick())
-		}
-		if c.index != nil {
-			if _, ok := c.index.replaced(changed); ok {
-				replaced++
-			}
 		}
 		c = c.With(int64(step), changed, nil, nil)
 		var live []Budget
@@ -45,9 +39,6 @@ func TestIndexFollowsChanges(t *testing.T) {
 				t.Fatalf("step %d, tenant %d: %+v, want %+v", step, tenant, got, want)
 			}
 		}
-	}
-	if replaced < 200 {
-		t.Errorf("only %d changes were entered; the others were made anew", replaced)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestMatchIndexLooksAtFew(t *testing.T) {
 			map[string]string{"env": "prod", "tenant": fmt.Sprintf("t%d", i/2)}))
 	}
 	x := NewMatchIndex(budgets)
-	for p, list := range x.byPair {
+	for p, list := range x.byPair.all() {
 		if len(list) > 2 {
 			t.Errorf("%d budgets under %v", len(list), p)
 		}

@@ -166,21 +166,27 @@ func (c *Catalogue) recordPolicy(p Plan, now Instant, s *RecordedState) {
 		}
 		hits, missing := c.index.Match(r.Labels)
 		for _, h := range hits[:min(len(hits), MaxBudgetsPerRequest+1)] {
-			s.Budgets = append(s.Budgets, *c.budgets[h.Budget.Name])
+			s.addBudget(c, h.Budget.Name)
 		}
 		if missing != nil {
-			s.Budgets = append(s.Budgets, *c.budgets[missing.Budget])
+			s.addBudget(c, missing.Budget)
 		}
 	}
 	if s.Admission != nil {
 		for _, line := range s.Admission.Lines {
-			if b, ok := c.budgets[line.Budget]; ok && !r.admits() {
-				s.Budgets = append(s.Budgets, *b)
+			if !r.admits() {
+				s.addBudget(c, line.Budget)
 			}
 		}
 	}
 	if b, hit := c.blockOn(r, now); hit {
 		s.Documents = append(s.Documents, recordedDocument(KindBlock, b.name, b.Block))
+	}
+}
+
+func (s *RecordedState) addBudget(c *Catalogue, name string) {
+	if b, ok := c.budgets.get(name); ok {
+		s.Budgets = append(s.Budgets, *b)
 	}
 }
 
