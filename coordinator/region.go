@@ -216,6 +216,12 @@ func (s *state) setShares(r *region, sh *shard, shares []allocation.ShareStateme
 	for _, st := range shares {
 		ref := allocation.ShareRef{Budget: st.Budget, Term: st.Term}
 		s.feed.touch(topic{'b', st.Budget})
+		if s.isClosed(ref) {
+			// Its record has it: see enterLate. Kept here it would stay for ever, since no ledger of it is ever dropped again.
+			delete(sh.shares, ref)
+			delete(r.stated, ref)
+			continue
+		}
 		if old != nil && !s.resetting { // else there is nothing to compare it with
 			s.rates.add(r.name, st.Budget, spentMore(old[ref], st), s.now())
 		}
