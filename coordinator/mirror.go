@@ -15,8 +15,8 @@ const (
 	readEvery = time.Second
 	// readTimeout bounds that read. One that took longer says little anyhow.
 	readTimeout = 2 * time.Second
-	// loadTimeout bounds the read of everything.
-	loadTimeout = time.Minute
+	// loadTimeout bounds the read of everything. Each request of it is bounded by the store.
+	loadTimeout = 5 * time.Minute
 	// maxReads is how many reads wait until the mirror has got as far.
 	maxReads = 64
 	// stallAfter is how long a read may wait for a watch that says nothing, before the watch is given up.

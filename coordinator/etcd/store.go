@@ -117,27 +117,6 @@ func (s *Store) Range(ctx context.Context, prefix string) ([]coordinator.Item, i
 	return nil, 0, fmt.Errorf("read %s: %w", prefix, available(err))
 }
 
-func (s *Store) rangeOnce(ctx context.Context, prefix string) (items []coordinator.Item, revision int64, err error) {
-	from, end := prefix, clientv3.GetPrefixRangeEnd(prefix)
-	for {
-		options := []clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(pageKeys), clientv3.WithRev(revision)}
-		page, err := s.get(ctx, from, options...)
-		if err != nil {
-			return nil, 0, err
-		}
-		if revision == 0 {
-			revision = page.Header.Revision
-		}
-		for _, kv := range page.Kvs {
-			items = append(items, coordinator.Item{Key: string(kv.Key), Value: kv.Value, Revision: kv.ModRevision})
-		}
-		if !page.More || len(page.Kvs) == 0 {
-			return items, revision, nil
-		}
-		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
-	}
-}
-
 func (s *Store) get(ctx context.Context, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), callTimeout)
 	defer cancel()
