@@ -6,15 +6,36 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"tranche/cmd/tranche/internal/process"
 	"tranche/regional/postgres/cluster"
 )
+
+// TestMain lets this binary stand in for tranche, as which the case of two client processes runs it again.
+func TestMain(m *testing.M) {
+	if os.Args[0] != process.Program {
+		os.Exit(m.Run())
+	}
+	var o ClientOptions
+	f := flag.NewFlagSet("client", flag.ExitOnError)
+	f.StringVar(&o.Address, "address", "", "")
+	f.IntVar(&o.Connections, "connections", 0, "")
+	f.DurationVar(&o.For, "for", 0, "")
+	if err := errors.Join(f.Parse(os.Args[3:]), RunClient(context.Background(), o, os.Stdin, os.Stdout)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
 
 // A benchmark that measures nothing, or whose account of itself is wrong, is worse than none: each case runs, quickly, and
 // everything that its report promises is there.

@@ -24,6 +24,7 @@ func cases() []kase {
 		{"mixed", "twice as many requests of all priorities as can be decided", false, mixed},
 		{"callers", "one budget, by 1 to 1,024 callers", false, callers},
 		{"three", "three budgets a request, beside one", false, three},
+		{"clients", "one budget over HTTP, from two client processes, beside clients in the node's process", false, clientsApart},
 		{"nodes", "two nodes over one database, beside one", false, twoNodes},
 		{"template", "a template with 1,000,000 callers, beside 1,000", false, template},
 		{"settle", "reserve and then settle, beside a spend", false, reserveSettle},

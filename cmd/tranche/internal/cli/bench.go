@@ -43,7 +43,28 @@ It needs an installed Postgres and leaves nothing behind. The status is 1 if a c
 	f.BoolVar(&o.Random, "random-ids", false, "random admission ids (UUID version 4), not ones that begin with the time (version 7)")
 	f.StringVar(&o.Profiles, "profiles", "", "write a profile of each case to this `FOLDER`, for go tool pprof")
 	a.withJSON(c)
-	c.AddCommand(a.benchGlobalCommand())
+	c.AddCommand(a.benchGlobalCommand(), a.benchClientCommand())
+	return c
+}
+
+// benchClientCommand is what the case of two client processes runs. It is told to begin on its standard input.
+func (a *App) benchClientCommand() *cobra.Command {
+	var o bench.ClientOptions
+	c := &cobra.Command{
+		Use: "client", Short: "Ask a node for admissions, for another tranche bench", Hidden: true, Args: exactly(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.Check(); err != nil {
+				return usagef("%w", err)
+			}
+			collectSeldom()
+			return bench.RunClient(c.Context(), o, os.Stdin, a.out)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Address, "address", "", "`HOST:PORT` of the node")
+	f.IntVar(&o.Connections, "connections", 128, "how many connections, each with one request at a time")
+	f.DurationVar(&o.For, "for", time.Second, "for how long")
+	f.BoolVar(&o.Random, "random-ids", false, "random admission ids")
 	return c
 }
 
