@@ -36,6 +36,8 @@ type Freeze struct {
 type LostHolder struct {
 	Holder
 	Through Instant `json:"through"`
+	// LimitsKnown says that a person declared that it spent under no higher limit than the ledgers know: see KnowLimits.
+	LimitsKnown bool `json:"limits_known,omitempty"`
 }
 
 // FurthestOpened is the furthest that any term can have been opened in a history that was lost: a term is opened while the

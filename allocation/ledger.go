@@ -51,6 +51,7 @@ type Members struct {
 	Holders  []Holder // the current incarnations of those that have one and are not draining
 
 	Seen map[string]int64 // what each region used and lacked of late, for the bases of policy demand; nil: not known
+	Lost []LostHolder     // incarnations that nobody can speak for: see Standing
 }
 
 // Holder is an incarnation to which a ledger may grant: one unbroken life of a region's owner.
@@ -159,7 +160,7 @@ func without(names, drop []string) []string {
 // Manual moves stand while the budget's version does, as long as both of their regions are holders.
 func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generation) (Ledger, error) {
 	l = l.cut(from).cutAtEnd(b.Override, from)
-	sameVersion := version == l.Version
+	sameVersion, lost := version == l.Version, l.unprovenLimits(m)
 	l.Version, l.Members = version, m.Number
 	if !l.Template {
 		l.Policy = b.Allocation
@@ -171,7 +172,8 @@ func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generat
 			continue
 		}
 		left := b.In(l.Periods.At(e.From).Start)
-		e.Limit, e.Highest, e.Protected = *left.Limit, max(e.Highest, *left.Limit), left.Protected
+		e.Protected = left.Protected
+		l.raise(e, *left.Limit, lost)
 		givable := e.Givable()
 		left.Limit = &givable
 		split := l.split(left, m)

@@ -182,6 +182,7 @@ func (s *Service) planUnchecked(name string, b *allocation.Budget, cur *doc[Budg
 		plan.answer.Warnings = append(plan.answer.Warnings, s.timeWarnings(*b)...)
 		plan.answer.Warnings = append(plan.answer.Warnings, raisedWarnings(old, *b)...)
 		plan.answer.Warnings = append(plan.answer.Warnings, keptWarnings(old, *b)...)
+		plan.answer.Warnings = append(plan.answer.Warnings, s.withheldWarnings(plan)...)
 	}
 	if moved := s.movedByHand(name); moved != "" && b != nil {
 		plan.answer.Warnings = append(plan.answer.Warnings, fmt.Sprintf(

@@ -64,6 +64,9 @@ func (s *Service) compensate(ctx context.Context, who actor, q CompensateRequest
 		if err != nil {
 			return Change{}, err
 		}
+		if h, n := s.withheld(plan); n > 0 {
+			return Change{}, refused(limitsKnownNext, "nobody would get anything: incarnation %s of region %s is lost, and %s", h.Incarnation, h.Region, lostLimitWhy)
+		}
 		plan.act = "budget.compensate"
 		c.Version, c.Token = plan.next.Version, who.name
 		answer = CompensateAnswer{Compensation: c, DryRun: dry, Permits: s.compensated(plan, line), Notes: append(compensateNotes(c, line), plan.answer.Warnings...)}

@@ -20,4 +20,16 @@ func (s *Service) historyRoutes(mux *http.ServeMux) {
 		a, err := s.giveUp(c.ctx, c.who(), q, dry)
 		return ok(a), err
 	}, dryRun)
+	s.route(mux, "POST /v1/history/limits-known", admins, func(c call) (reply, error) {
+		dry, err := c.flag(dryRun)
+		if err != nil {
+			return reply{}, err
+		}
+		q, err := decodeBody[KnowLimitsRequest](c, maxBody)
+		if err != nil {
+			return reply{}, err
+		}
+		a, err := s.knowLimits(c.ctx, c.who(), q, dry)
+		return ok(a), err
+	}, dryRun)
 }

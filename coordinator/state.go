@@ -336,7 +336,7 @@ func (s *state) look(ref allocation.ShareRef) {
 
 // members are the regions as ledgers see them, each list by name.
 func (s *state) members() allocation.Members {
-	var m allocation.Members
+	m := allocation.Members{Lost: s.descent().Lost}
 	if s.deployment != nil {
 		m.Number = s.deployment.value.Members
 	}

@@ -59,6 +59,7 @@ type StrandedLine struct {
 	LastContact *time.Time       `json:"last_contact,omitempty"`
 	Ahead       *StrandedAhead   `json:"ahead,omitempty"`
 	Resolve     []StrandedRemedy `json:"resolve"` // any of these resolves it
+	Note        string           `json:"note,omitempty"`
 
 	Record      *StrandedRecord `json:"record,omitempty"` // what became of it so far; absent while nothing was recorded yet
 	WrittenOff  *WriteOff       `json:"written_off,omitempty"`
@@ -243,7 +244,7 @@ func (s *Service) linesOf(budget string, at time.Time, choose func(allocation.Le
 			ahead := 0
 			if line == nil {
 				line = s.newLine(l.value, h, st, statedAt)
-				line.Cause = s.causeOf(h, l.value, at)
+				line.Cause, line.Note = s.causeOf(h, l.value, at), s.lostLimitNote(h, l.value)
 				lines[h], order = line, append(order, h)
 				if i, running := l.value.Periods.Find(now); running {
 					line.Period, line.Remainder = l.value.Periods.At(i), l.value.RemainderAt(h, i, st, most)

@@ -195,6 +195,15 @@ func TestGiveUpByCommand(t *testing.T) {
 	if s, err := th.status(); err != nil || s.Frozen != nil {
 		t.Errorf("%+v, %v", s.Frozen, err)
 	}
+	if preview := th.operate("ledgers", "recover", "--limits-known"); !strings.Contains(preview, "would be granted") {
+		t.Error(preview)
+	}
+	if done := th.operate(named("ledgers", "recover", "--limits-known")...); !strings.Contains(done, "are granted from now on") {
+		t.Error(done)
+	}
+	if shown := th.operate("ledgers", "recover"); !strings.Contains(shown, "RAISES THERE") || !strings.Contains(shown, "granted") {
+		t.Error(shown)
+	}
 	r.Heal()
 	for range 4 {
 		th.answers(th.Regions["eu-west"].Nodes[0], "a", allocation.Allow)

@@ -21,17 +21,26 @@ are lost. It is over when every region has stated what it holds.
 
 With --give-up REGION it waits for a region no longer that will never come back. That is always safe and costs permits: what
 the region may hold, and that is all that is not proven to be elsewhere, is stranded to the end of each period. If it comes
-back it begins anew, with nothing. It previews unless it is told --yes.`
+back it begins anew, with nothing. It previews unless it is told --yes.
+
+What a lost incarnation spent under a limit that etcd lost as well, nobody can say. So a raise above the highest limit that the
+ledgers know goes to it first, and nobody gets it. With --limits-known you declare that no budget had a higher limit in what etcd
+lost: raises from then on are granted. If that is untrue, what was spent above may be spent once more.`
 
 func (a *App) recoverLedgersCommand() *cobra.Command {
 	var how acts
 	var region string
+	var limits bool
 	c := &cobra.Command{
-		Use: "recover [--give-up REGION]", Short: "Show what a frozen history waits for, and let it end without a region", Args: exactly(), Long: recoverLedgersLong,
+		Use: "recover [--give-up REGION | --limits-known]", Short: "Show what a frozen history waits for, and let it end without a region", Args: exactly(), Long: recoverLedgersLong,
 		Example: "  tranche ledgers recover\n  tranche ledgers recover --give-up us-east\n  tranche ledgers recover --give-up us-east --yes --reason 'the site is gone' --by Ada",
 		RunE: func(c *cobra.Command, _ []string) error {
-			if how.yes && region == "" {
-				return usagef("`%s --yes` needs --give-up REGION: without it nothing is changed", c.CommandPath())
+			if how.yes && region == "" && !limits {
+				return usagef("`%s --yes` needs --give-up REGION or --limits-known: without them nothing is changed", c.CommandPath())
+			}
+			if limits {
+				q := coordinator.KnowLimitsRequest{Reason: how.reason, By: how.by}
+				return act(a, c, how, api.Call{Method: http.MethodPost, Path: "/v1/history/limits-known", Body: q}, a.showLimitsKnown)
 			}
 			if region == "" {
 				if err := how.check(c.CommandPath()); err != nil {
@@ -44,10 +53,22 @@ func (a *App) recoverLedgersCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&region, "give-up", "", "`REGION` that will never state what it holds")
+	c.Flags().BoolVar(&limits, "limits-known", false, "declare that no limit was higher in what etcd lost")
+	c.MarkFlagsMutuallyExclusive("give-up", "limits-known")
 	how.flags(c)
 	a.withCoordinator(c)
 	a.withJSON(c)
 	return c
+}
+
+func (a *App) showLimitsKnown(k coordinator.LimitsKnown) {
+	for _, l := range k.Lost {
+		a.printf("region %s, incarnation %s: raises in terms that begin before %s %s\n", l.Region, l.Incarnation, l.Through, either(k.DryRun, "would be granted", "are granted from now on"))
+	}
+	a.printf("what was stranded of earlier raises stays so, to the end of each period\n")
+	if k.DryRun {
+		a.printf("nothing was changed; with --yes --reason TEXT --by NAME it is\n")
+	}
 }
 
 func (a *App) showGivenUp(g coordinator.GivenUp) {
@@ -108,9 +129,9 @@ func (a *App) showStanding(h coordinator.HistoryAnswer) {
 		a.printf("\nlost incarnations; what each may hold is stranded:\n")
 		var rows [][]any
 		for _, l := range h.Lost {
-			rows = append(rows, []any{l.Region, l.Incarnation, l.Through})
+			rows = append(rows, []any{l.Region, l.Incarnation, l.Through, either(l.LimitsKnown, "granted", "stranded with it")})
 		}
-		a.table([]string{"region", "incarnation", "in terms that begin before"}, rows)
+		a.table([]string{"region", "incarnation", "in terms that begin before", "raises there"}, rows)
 		a.printf("`tranche stranded list` says how much\n")
 	}
 }

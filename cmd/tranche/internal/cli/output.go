@@ -117,3 +117,11 @@ func yes(b bool, word string) string {
 	}
 	return ""
 }
+
+// either is one of two words.
+func either(b bool, yes, no string) string {
+	if b {
+		return yes
+	}
+	return no
+}

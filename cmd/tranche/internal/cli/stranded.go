@@ -169,6 +169,9 @@ func (a *App) showStrandedLine(l coordinator.StrandedLine) {
 	for _, r := range l.Resolve {
 		a.printf("  resolved if %s\n", r.Text)
 	}
+	if l.Note != "" {
+		a.printf("  note: %s\n", l.Note)
+	}
 	if t := l.Trade; t != nil {
 		for _, h := range t.Homes {
 			a.printf("  with one home in %s: %d %s admitted, %d of them after a round trip, %d unreachable, %d over the limit\n",
