@@ -37,8 +37,8 @@ type checks struct {
 	formerly map[string][]string // by region: incarnations that were the present one where etcd went back
 	number   coordinator.Deployment
 
-	used       map[allocation.UsageKey]int64 // what truly is spent or reserved: see admissionView.counted
-	outlived   map[allocation.UsageKey]int64 // what was so where all had stated: see noteOutlived; by the general class
+	used       map[allocation.UsageKey]int64    // what truly is spent or reserved: see admissionView.counted
+	outlived   map[allocation.UsageKey]outlived // by the general class
 	terms      map[allocation.UsageKey]allocation.Instant
 	admissions map[claimKey][]*admissionView // more than one, if it was forgotten or lost, and then made again
 	lives      map[string]*life              // by incarnation
@@ -76,7 +76,7 @@ type budgetView struct {
 func newChecks(f *fleet) *checks {
 	c := &checks{
 		fleet: f, ledgers: map[allocation.ShareRef]*ledgerView{}, ends: map[string]allocation.Instant{}, budgets: map[string]*budgetView{},
-		members: map[string]*coordinator.RegionDocument{}, formerly: map[string][]string{}, used: map[allocation.UsageKey]int64{}, outlived: map[allocation.UsageKey]int64{}, terms: map[allocation.UsageKey]allocation.Instant{},
+		members: map[string]*coordinator.RegionDocument{}, formerly: map[string][]string{}, used: map[allocation.UsageKey]int64{}, outlived: map[allocation.UsageKey]outlived{}, terms: map[allocation.UsageKey]allocation.Instant{},
 		admissions: map[claimKey][]*admissionView{}, lives: map[string]*life{}, databases: map[string]*ownertwin.Database{}, copies: map[string][]*ownertwin.Database{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, closed: map[string]allocation.Instant{}, sealed: map[sealKey]bool{}, judged: map[int]int{},
 	}
 	c.linear, c.modes, c.doomed = newLinear(c), map[modeKey]string{}, map[string]bool{}

@@ -59,33 +59,6 @@ func (c *checks) thawed(before allocation.Standing) {
 	}
 }
 
-// noteOutlived notes what was spent of each period under a limit of which the ledgers know nothing any more. Owners state
-// the limit that counts now; that it was higher before it was lowered, they say only by what they hold. So where etcd lost
-// that and an incarnation cannot state what it spent, the highest limit that the ledger knows may lie below what was spent
-// under the true one. That was no more than the true one, which is judged here for the last time.
-func (c *checks) noteOutlived() {
-	clear(c.outlived)
-	if len(c.standing.Lost) == 0 {
-		return // everybody has stated what was out
-	}
-	for k := range c.used {
-		l, used := c.ledgers[allocation.ShareRef{Budget: k.Budget, Term: c.terms[k]}], c.usedOf(k)+c.openingOf(k)
-		if k.Class = allocation.General; l != nil && used <= l.limitOf(k.Period) {
-			c.outlived[k] = used
-		}
-	}
-}
-
-// capOf is the most that may be spent or reserved of a period. Above the highest limit that its ledger knows that is only
-// what was there when all had stated, and nothing in the place of what was given back since.
-func (c *checks) capOf(k allocation.UsageKey, l *ledgerView, used int64) int64 {
-	k.Class = allocation.General
-	if before, there := c.outlived[k]; there {
-		c.outlived[k] = min(before, used)
-	}
-	return max(l.limitOf(k.Period), c.outlived[k])
-}
-
 // overSomewhere says whether some owner has closed all periods of a term: it need not state the term any more, and settles what
 // it has reserved in there by what it was granted in whatever history that was.
 func (c *checks) overSomewhere(end allocation.Instant) bool {

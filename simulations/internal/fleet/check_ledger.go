@@ -150,8 +150,8 @@ func (c *checks) judgePeriods(ref allocation.ShareRef, v *ledgerView, next alloc
 			case a.Granted <= was.Granted:
 			case c.standing.Frozen(ref.Term):
 				c.stated(ref, period, a)
-			case next.History != old.History && c.isLost(a.Holder):
-				c.judged[2]++ // Settle: counted as out, and nobody can spend it
+			case c.isLost(a.Holder) && (next.History != old.History || a.Granted-was.Granted <= e.Highest-before.Highest):
+				c.judged[2]++ // Settle, or a raise above all that was known: counted as out, and nobody can spend it
 			default:
 				c.grantedTo(ref, period, a)
 				d := c.members[a.Region]

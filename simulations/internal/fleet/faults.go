@@ -40,6 +40,7 @@ var allFaults = []fault{
 	{"failover-lossless", losing("failover-lossless")},
 	{"local-commit-lost", losing("local-commit-lost")},
 	{"unsafe-crash-of-one", losing("unsafe-crash-of-one")},
+	{kindTogether, losing(kindTogether)},
 }
 
 // before are the faults whose weights are drawn first; those of the others are drawn from a stream of their own.

@@ -48,7 +48,7 @@ func losing(kind string) func(*faults) {
 // drawLosses gives losses a weight in some runs, of etcd and of databases.
 func (p *faultPlan) drawLosses(r *rand.Rand) {
 	losses := r.IntN(3) == 0
-	for i := range allFaults[ordinary:] {
+	for i := range allFaults[ordinary:together] {
 		if weight := max(0, r.IntN(12)-8); losses {
 			p.weights[ordinary+i] = weight
 		}

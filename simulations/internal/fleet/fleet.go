@@ -163,6 +163,7 @@ func newFleet(o Options) *fleet {
 	p := newPlan(w.Random("plan"), w.Random("plan-more"), w.Now())
 	p.drawHandovers(w.Random("plan-handovers"))
 	p.drawGone(w.Random("plan-gone"))
+	p.faults.drawTogether(w.Random("plan-together"))
 	p.apart()
 	o.Focus.narrow(p)
 	return assemble(o, w, p)

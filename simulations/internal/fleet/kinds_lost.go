@@ -42,6 +42,11 @@ func survivedList() []Expected {
 			do: func(x *faults) { x.victim().db.Failover(1 + x.random.IntN(30)) },
 		},
 		{
+			Name: kindTogether, What: "etcd and a region's database are put back together, to what they were seconds before",
+			Why: "the region begins anew, and of each limit all that is not proven to be elsewhere is stranded with what it was, raises as well", Ends: survives,
+			do: (*faults).lostTogether,
+		},
+		{
 			Name: "failover-lossless", What: "a replica that lacks nothing becomes the primary",
 			Why: "the region moves to its new home as soon as the old one is silent for long enough", Ends: survives,
 			do: func(x *faults) { x.victim().db.Failover(0) },
