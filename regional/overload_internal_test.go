@@ -100,6 +100,7 @@ func TestNoRoomIsWhatPushSays(t *testing.T) {
 	both := [2]int{}
 	for round := range 300 {
 		q.pass(1, [classes]int{100 + round%5*40, 200, 300})
+		q.push(200, classBatch) // since the last batch was taken
 		for of := range classes {
 			for _, left := range []time.Duration{10 * time.Millisecond, time.Second, 30 * time.Second} {
 				told := q.crowd.noRoom(of, left)

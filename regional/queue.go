@@ -67,10 +67,14 @@ func (d *drain) took(n, left int, now time.Time) {
 	}
 }
 
-// late says whether a call that is behind so many others would be taken too late: within what is left of its deadline it
-// must be taken, and decided too. Fewer than one batch takes are no wait at all.
+// patience is the part of what is left of a deadline that a call may spend in a line that the lanes cannot empty. A longer line
+// serves nobody more: it makes all late, and each call in it holds its caller's memory. What waits while the lanes can empty
+// their line, as after a burst, is not refused.
+const patience = 4
+
+// late says whether a call that is behind so many others would wait for too long. Fewer than one batch takes are no wait at all.
 func late(before int, rate float64, left time.Duration) bool {
-	return before >= MaxBatchRequests && rate > 0 && float64(before) > rate*left.Seconds()/2
+	return before >= MaxBatchRequests && rate > 0 && float64(before) > rate*left.Seconds()/patience
 }
 
 // kick makes every lane that waits look up, once.

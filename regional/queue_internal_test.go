@@ -21,13 +21,16 @@ func TestLongQueueRefusesInTime(t *testing.T) {
 	if taken := push(3 * MaxBatchRequests); taken != 3*MaxBatchRequests {
 		t.Fatalf("%d were taken before anything is known of the lanes", taken)
 	}
-	for range 4 { // 4,000 a second
+	for range 4 { // 6,000 a second
 		now = now.Add(100 * time.Millisecond)
-		q.take(nil, 400)
+		q.take(nil, 600)
 	}
-	// Half a second is for 2,000; 1,400 wait.
-	if taken := push(MaxBatchRequests); taken < 590 || taken > 610 {
-		t.Errorf("%d more were taken, want 600", taken)
+	// A quarter of a second is for 1,500; 600 wait.
+	if taken := push(MaxBatchRequests - 600); taken != MaxBatchRequests-600 {
+		t.Errorf("%d were taken, of what one batch takes", taken)
+	}
+	if taken := push(MaxBatchRequests); taken < 490 || taken > 510 {
+		t.Errorf("%d more were taken, want 500", taken)
 	}
 	q.take(nil, queueMost)
 	if taken := push(3 * MaxBatchRequests); taken != 3*MaxBatchRequests {
