@@ -204,5 +204,14 @@ func (d Document) Routes() (Routes, error) {
 // admission id comes again are the labels as sent.
 func (c *Catalogue) Complete(l Labels) Labels { return c.routed.complete(l) }
 
+// CapabilityOf is the capability that a request's labels say once they are completed; empty: none.
+func (c *Catalogue) CapabilityOf(l Labels) string {
+	if c.routed == nil || l[LabelPath] == "" || l[LabelCapability] != "" {
+		return l[LabelCapability]
+	}
+	r, _ := c.routed.match(l[LabelMethod], l[LabelPath])
+	return r.Capability
+}
+
 // Routes is the routes table that the region knows.
 func (c *Catalogue) Routes() Routes { return c.routes }

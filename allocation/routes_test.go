@@ -119,6 +119,9 @@ func TestRoutesComplete(t *testing.T) {
 		if got := strings.Join(ask(string(rune('a'+i)), c.labels), " "); got != c.want {
 			t.Errorf("%d: %s, want %s", i, got, c.want)
 		}
+		if got, want := l.Catalogue.CapabilityOf(c.labels), l.Catalogue.Complete(c.labels)[LabelCapability]; got != want {
+			t.Errorf("%d: the capability is %q, and that of the completed labels %q", i, got, want)
+		}
 	}
 	if len(endpoint) != 2 {
 		t.Error("the caller's labels were changed")

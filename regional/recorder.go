@@ -3,7 +3,6 @@ package regional
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,25 +49,14 @@ type recorder struct {
 	took [tenantSlots]atomic.Int64
 	kept atomic.Pointer[map[string]int64]
 
+	counts refusedCounts
+
 	mu      sync.Mutex
 	pending []*allocation.Record
-	counts  map[refusedOf]RefusedCount
-	minute  int64
-	series  map[seriesOf]bool // of the minute
-}
-
-type seriesOf struct{ capability, tenant string }
-
-type refusedOf struct {
-	at int64
-	seriesOf
-	priority allocation.Priority
-	reason   allocation.Reason
-	unit     string
 }
 
 func newRecorder(owner Owner, c Config) *recorder {
-	r := &recorder{sampling: c.Sampling, metrics: c.Metrics, counts: map[refusedOf]RefusedCount{}}
+	r := &recorder{sampling: c.Sampling, metrics: c.Metrics}
 	r.store, _ = owner.(Records)
 	r.refill()
 	return r
@@ -184,66 +172,33 @@ func (r *recorder) count(c *allocation.Catalogue, requests []allocation.Request,
 		if k.priority == "" {
 			k.priority = allocation.Interactive
 		}
-		if k.capability == "" {
-			k.capability = c.Complete(requests[i].Labels)[allocation.LabelCapability]
+		if k.capability == "" && len(d.Budgets) == 0 { // what came as far as the budgets says it, if there is one
+			k.capability = c.CapabilityOf(requests[i].Labels)
 		}
 		units := int64(0)
 		if b := blamed(d); b != nil {
 			k.unit, units = b.Unit, max(0, b.Requested)
 		}
-		r.mu.Lock()
-		r.add(k, RefusedCount{Requests: 1, Units: units})
-		r.mu.Unlock()
+		r.counts.add(k, refusedSum{1, units})
 	}
-}
-
-// add adds to a count; the lock is held. Of one minute a node tells so many tenants and capabilities apart, and no more.
-func (r *recorder) add(k refusedOf, more RefusedCount) {
-	if k.at != r.minute {
-		r.minute, r.series = k.at, map[seriesOf]bool{}
-	}
-	if !r.series[k.seriesOf] {
-		if len(r.series) >= maxSeries {
-			k.seriesOf = seriesOf{otherSeries, otherSeries}
-		}
-		r.series[k.seriesOf] = true
-	}
-	sum := r.counts[k]
-	sum.At, sum.Capability, sum.Tenant, sum.Priority, sum.Reason, sum.Unit = k.at, k.capability, k.tenant, k.priority, k.reason, k.unit
-	sum.Requests, sum.Units = allocation.SumUp(sum.Requests, more.Requests), allocation.SumUp(sum.Units, more.Units)
-	r.counts[k] = sum
 }
 
 // drain takes what waits to be written.
 func (r *recorder) drain() (records []*allocation.Record, counts []RefusedCount) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	records, r.pending = r.pending, nil
-	for _, c := range r.counts {
-		counts = append(counts, c)
-	}
-	r.counts = map[refusedOf]RefusedCount{}
-	slices.SortFunc(counts, RefusedCount.compare)
-	return records, counts
+	r.mu.Unlock()
+	return records, r.counts.take()
 }
 
 // again takes back what could not be written.
 func (r *recorder) again(records []*allocation.Record, counts []RefusedCount) {
+	r.counts.again(counts)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fit := min(len(records), maxPending-len(r.pending))
 	r.pending = append(r.pending, records[:fit]...)
 	r.metrics.records[recordLost].Add(float64(len(records) - fit))
-	for _, c := range counts {
-		k := refusedOf{c.At, seriesOf{c.Capability, c.Tenant}, c.Priority, c.Reason, c.Unit}
-		if len(r.counts) >= 4*maxSeries { // the database has been away for long: by reason only
-			k.seriesOf = seriesOf{otherSeries, otherSeries}
-		}
-		sum := r.counts[k]
-		sum.At, sum.Capability, sum.Tenant, sum.Priority, sum.Reason, sum.Unit = k.at, k.capability, k.tenant, k.priority, k.reason, k.unit
-		sum.Requests, sum.Units = allocation.SumUp(sum.Requests, c.Requests), allocation.SumUp(sum.Units, c.Units)
-		r.counts[k] = sum
-	}
 }
 
 // runRecorder writes until ctx ends, and once more then.

@@ -178,8 +178,8 @@ func TestRecordsWhileTheDatabaseIsAway(t *testing.T) {
 		n.refuse("acme", allocation.CeilingReached)
 		n.writeRecords(t.Context())
 	}
-	if len(n.recorder.pending) > maxPending || len(n.recorder.counts) != 1 {
-		t.Errorf("%d wait, %d counts", len(n.recorder.pending), len(n.recorder.counts))
+	if counts := n.recorder.counts.take(); len(n.recorder.pending) > maxPending || len(counts) != 1 || counts[0].Requests != 2*maxPending {
+		t.Errorf("%d wait, %+v", len(n.recorder.pending), counts)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tranche/allocation"
@@ -26,12 +27,12 @@ type RefusalTeller interface {
 	TellRefusals(ctx context.Context, report allocation.RefusalReport) error
 }
 
-// refusals are a node's counts since it started.
+// refusals are a node's counts since it started. A lock is taken to begin a count only.
 type refusals struct {
-	mu     sync.Mutex
-	counts map[refusalOf]allocation.RefusalCount
-	risen  bool // since they were told
+	counts atomic.Pointer[map[refusalOf]*refusedCount] // never changed, but replaced
+	risen  atomic.Bool                                 // since they were told
 
+	mu   sync.Mutex
 	used map[string]int64 // keys that were admitted with since they were told, by fingerprint, Unix seconds
 }
 
@@ -56,39 +57,61 @@ func (r *refusals) count(decisions []allocation.Decision) {
 		if b == nil {
 			continue
 		}
-		r.mu.Lock()
-		key := refusalOf{b.Budget, d.Reason}
-		c, known := r.counts[key]
-		if known || len(r.counts) < maxRefusals {
-			if r.counts == nil {
-				r.counts = map[refusalOf]allocation.RefusalCount{}
-			}
-			c.Budget, c.Reason = b.Budget, d.Reason
-			c.Requests, c.Units = c.Requests+1, allocation.SumUp(c.Units, max(0, b.Requested))
-			r.counts[key], r.risen = c, true
+		if one := r.of(refusalOf{b.Budget, d.Reason}); one != nil {
+			one.add(refusedSum{1, max(0, b.Requested)})
+			r.risen.Store(true)
 		}
-		r.mu.Unlock()
 	}
 }
 
-// rose returns the counts if they rose since they were taken last.
-func (r *refusals) rose() []allocation.RefusalCount {
+func (r *refusals) known() map[refusalOf]*refusedCount {
+	if known := r.counts.Load(); known != nil {
+		return *known
+	}
+	return nil
+}
+
+// of is the count of a budget and a reason; nil: there are too many.
+func (r *refusals) of(key refusalOf) *refusedCount {
+	if one := r.known()[key]; one != nil {
+		return one
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.risen {
+	known := r.known()
+	if one := known[key]; one != nil || len(known) >= maxRefusals {
+		return one
+	}
+	more := make(map[refusalOf]*refusedCount, len(known)+1)
+	maps.Copy(more, known)
+	more[key] = &refusedCount{}
+	r.counts.Store(&more)
+	return more[key]
+}
+
+// rose returns the counts if they rose since they were taken last.
+func (r *refusals) rose() (counts []allocation.RefusalCount) {
+	if !r.risen.Swap(false) {
 		return nil
 	}
-	r.risen = false
-	return slices.SortedFunc(maps.Values(r.counts), func(a, b allocation.RefusalCount) int {
+	for key, one := range r.known() {
+		if sum := one.sum.Load(); sum != nil {
+			counts = append(counts, allocation.RefusalCount{Budget: key.budget, Reason: key.reason, Requests: sum.requests, Units: sum.units})
+		}
+	}
+	slices.SortFunc(counts, func(a, b allocation.RefusalCount) int {
 		return cmp.Or(cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.Reason, b.Reason))
 	})
+	return counts
 }
 
 // again takes back what could not be told.
 func (r *refusals) again(risen bool, used map[string]int64) {
+	if risen {
+		r.risen.Store(true)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.risen = r.risen || risen
 	for fingerprint, at := range used {
 		r.use(fingerprint, at)
 	}
