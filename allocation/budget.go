@@ -100,6 +100,9 @@ type Budget struct {
 	EnforceFor *EnforceFor `json:"enforce_for,omitempty" yaml:"enforce_for,omitempty"`
 	// EnforcementUntil ends shadow or meter by itself; from then on the budget is enforced. 0: no end.
 	EnforcementUntil Instant `json:"enforcement_until,omitempty" yaml:"enforcement_until,omitempty"`
+	// Thresholds are the parts of the limit, in percent and rising, that the event feed tells of when they are used up; none: 50, 80
+	// and 100. Not for templates: only the sum over their instances is known.
+	Thresholds []int64 `json:"thresholds,omitempty" yaml:"thresholds,omitempty"`
 	// Override is a temporary raise, which Limit includes while it stands. Only `tranche override` makes one.
 	Override *Override `json:"override,omitempty" yaml:"override,omitempty"`
 }

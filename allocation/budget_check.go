@@ -42,6 +42,7 @@ func (b Budget) Validate() error {
 	b.checkTimes(&found, windowFault == nil)
 	b.checkAdmission(&found)
 	b.checkEnforcement(&found)
+	b.checkThresholds(&found)
 	b.checkPolicy(&found, labels)
 	return found.err()
 }

@@ -76,6 +76,9 @@ func readTree(d *json.Decoder, path string, depth int) (any, *FieldError) {
 	if !ok {
 		return token, nil
 	}
+	if delim == '[' && path != "" && depth > 0 {
+		return readList(d, path, depth)
+	}
 	if delim != '{' || depth == 0 {
 		return nil, &FieldError{Field: orDocument(path), Problem: "is a list or nested too deep", Fix: "see the documentation of budgets"}
 	}
@@ -187,6 +190,7 @@ func (r *budgetReader) budget(b *Budget, tree any) {
 			})(path, value)
 		},
 		"enforcement_until": r.parsed(&b.EnforcementUntil),
+		"thresholds":        r.thresholds(&b.Thresholds),
 	})("", tree)
 }
 
@@ -350,6 +354,8 @@ func kindOf(value any) string {
 		return "is a text"
 	case json.Number:
 		return "is a number"
+	case []any:
+		return "is a list"
 	case bool:
 		return "is true or false"
 	}

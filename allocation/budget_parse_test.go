@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestParseBudgetReadsEveryField(t *testing.T) {
 		t.Fatalf("read %+v, %v; want %+v", got, err, want)
 	}
 	for i := range reflect.TypeFor[Budget]().NumField() {
-		if name := reflect.TypeFor[Budget]().Field(i).Name; name == "OpeningSpent" || name == "Override" {
+		if name := reflect.TypeFor[Budget]().Field(i).Name; name == "OpeningSpent" || name == "Override" || name == "Thresholds" {
 			continue // no template has it
 		}
 		if reflect.ValueOf(got).Field(i).IsZero() {
@@ -54,6 +55,24 @@ func TestParseBudgetReadsOpeningSpent(t *testing.T) {
 	}
 	if _, err := ParseBudget(fmt.Appendf(nil, budget, "-7")); err == nil {
 		t.Error("-7 was taken")
+	}
+}
+
+func TestParseBudgetReadsThresholds(t *testing.T) {
+	const budget = `{"budget": "%s", "unit": "requests", "limit": 50, "window": {"every": "1m"}, "thresholds": %s, "allocation": {"policy": "home", "region": "a"}}`
+	if got, err := ParseBudget(fmt.Appendf(nil, budget, "a", "[70, 95]")); err != nil || !slices.Equal(got.Thresholds, []int64{70, 95}) || !slices.Equal(got.Told(), got.Thresholds) {
+		t.Errorf("read %+v, %v", got, err)
+	}
+	if told := validBudget().Told(); !slices.Equal(told, []int64{50, 80, 100}) || validTemplate().Told() != nil {
+		t.Errorf("without any, told are %v and %v", told, validTemplate().Told())
+	}
+	for _, wrong := range []string{"[]", "70", `["70"]`, "[0]", "[101]", "[70.5]", "[90, 70]", "[70, 70]", "[1,2,3,4,5,6,7,8,9,10,11]", "[null]"} {
+		if _, err := ParseBudget(fmt.Appendf(nil, budget, "a", wrong)); err == nil || !strings.Contains(err.Error(), "thresholds") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+	if _, err := ParseBudget(fmt.Appendf(nil, budget, "a/{caller}", "[70]")); err == nil || !strings.Contains(err.Error(), "sum over its instances") {
+		t.Errorf("of a template: %v", err)
 	}
 }
 

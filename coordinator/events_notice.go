@@ -132,9 +132,6 @@ func (s *Service) look(x topic) told {
 	return s.lookAtDeployment()
 }
 
-// thresholds are the parts of a budget's period, in percent, that are told.
-var thresholds = []int64{50, 80, 100}
-
 // partOf is so many percent of a limit, rounded up: what must be used for it to be reached.
 func partOf(limit, percent int64) int64 {
 	return limit/100*percent + (limit%100*percent+99)/100
@@ -151,19 +148,22 @@ func (s *Service) lookAtBudget(name string) told {
 	}
 	use, period := BudgetUse{}, allocation.Period{}
 	scope := EventBudget{Budget: name}
-	running, template := s.state.runningTerm(name, s.instant()), false
+	running, parts := s.state.runningTerm(name, s.instant()), allocation.DefaultThresholds()
 	if b := s.state.budgets[name]; b != nil {
-		scope = scopeOf(b.value.Budget)
+		scope, parts = scopeOf(b.value.Budget), b.value.Budget.Told()
 	}
 	if running != nil {
 		i, _ := running.Periods.Find(s.instant())
-		use, period, template = s.useOf(*running, i), running.Periods.At(i), running.Template
+		use, period = s.useOf(*running, i), running.Periods.At(i)
 		scope.Unit, scope.Period = running.Unit, &period
+		if running.Template {
+			parts = nil
+		}
 	}
 	var t told
 	next.Crossed = slices.Clone(next.Crossed)
-	for _, percent := range thresholds {
-		if !template && use.Limit > 0 && next.cross(percent, use, period, s.now()) {
+	for _, percent := range parts {
+		if use.Limit > 0 && next.cross(percent, use, period, s.now()) {
 			t.events = append(t.events, FeedEvent{
 				Kind: EventThreshold, Change: EventCrossed, EventBudget: scope, Figures: use.figures(percent),
 				Text: fmt.Sprintf("%s: %d %% of %d %s is used in the period of %s", name, percent, use.Limit, use.Unit, period.Start),

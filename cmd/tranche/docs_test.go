@@ -283,6 +283,7 @@ func TestDocsBounds(t *testing.T) {
 		"max_instances":       {allocation.DefaultMaxInstances, allocation.MaxMaxInstances},
 		"longest_reservation": {allocation.DefaultReservation, allocation.MaxReservation},
 		"on_exhausted":        {allocation.DefaultOnExhausted},
+		"thresholds":          {50, 80, 100, allocation.MaxThresholds},
 		"max_evidence_age":    {allocation.MaxMaxEvidenceAge},
 		"missing_label":       {allocation.MissingLabelRefuse, allocation.MissingLabelUnchecked},
 		"admission_id":        {allocation.AdmissionIDRequired, allocation.AdmissionIDGenerated},

@@ -48,6 +48,16 @@ func anyEvent(coordinator.FeedEvent) bool { return true }
 func TestEventsByCommand(t *testing.T) {
 	v := openVault(t)
 	v.declare(fixed("feed/small", 10, "small", allocation.Window{Calendar: "year"}))
+	near := fixed("feed/near", 10, "near", allocation.Window{Calendar: "year"})
+	near.Thresholds = []int64{20, 60}
+	v.declare(near)
+	if n := v.spend("us-east", "near", 5)[string(allocation.Allow)]; n != 5 {
+		t.Fatal(n)
+	}
+	if e := v.untilTold(coordinator.EventThreshold, coordinator.EventCrossed, func(e coordinator.FeedEvent) bool { return e.Budget == "feed/near" }); e.Figures["percent"] != 20 || e.Figures["spent"] < 2 {
+		t.Errorf("%+v", e)
+	}
+	v.contains(v.run(0, "budgets", "get", "feed/near"), "20 %, 60 %")
 	if n := v.spend("us-east", "small", 5)[string(allocation.Allow)]; n != 5 {
 		t.Fatal(n)
 	}
@@ -66,7 +76,7 @@ func TestEventsByCommand(t *testing.T) {
 	}
 	v.Regions["us-east"].Cut()
 	gone := v.untilTold(coordinator.EventStranded, coordinator.EventBegan, anyEvent)
-	if gone.Region != "us-east" || len(gone.Budgets)+gone.More != 2 || gone.Units["requests"] == 0 {
+	if gone.Region != "us-east" || len(gone.Budgets)+gone.More != 3 || gone.Units["requests"] == 0 {
 		t.Errorf("%+v", gone)
 	}
 	v.Regions["us-east"].Heal()

@@ -102,7 +102,7 @@ func (a *App) showBudget(b coordinator.BudgetAnswer) {
 	if d.OpeningSpent > 0 {
 		opening = fmt.Sprintf("%d, in the first period only", d.OpeningSpent)
 	}
-	rows = append(rows, []any{"opening_spent", opening})
+	rows = append(rows, []any{"opening_spent", opening}, []any{"thresholds", thresholdsWords(d)})
 	rows = append(rows, policyRows(d)...)
 	rows = append(rows, enforcementRows(d)...)
 	rows = append(rows,

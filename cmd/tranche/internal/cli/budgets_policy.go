@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"tranche/allocation"
 )
@@ -40,4 +41,18 @@ func policyRows(b allocation.Budget) [][]any {
 		}
 	}
 	return rows
+}
+
+func thresholdsWords(b allocation.Budget) string {
+	var parts []string
+	for _, percent := range b.Told() {
+		parts = append(parts, fmt.Sprintf("%d %%", percent))
+	}
+	switch {
+	case len(parts) == 0:
+		return "none: a template"
+	case len(b.Thresholds) == 0:
+		return strings.Join(parts, ", ") + " (default)"
+	}
+	return strings.Join(parts, ", ")
 }
