@@ -73,13 +73,21 @@ func (w *jsonWriter) truth(name string, value bool) {
 
 const hexDigits = "0123456789abcdef"
 
+// plain are the bytes that stand in a text as they are.
+var plain = func() (bytes [256]bool) {
+	for c := ' '; c < utf8.RuneSelf; c++ {
+		bytes[c] = c != '"' && c != '\\'
+	}
+	return bytes
+}()
+
 // appendText quotes a text as encoding/json does, but for HTML's characters.
 func appendText(to []byte, s string) []byte {
 	to = append(to, '"')
 	from := 0
 	for i := 0; i < len(s); {
 		c := s[i]
-		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
+		if plain[c] {
 			i++
 			continue
 		}

@@ -276,8 +276,8 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, to *route) {
 
 // callerOf is the credential's name of a call, and the key that it came with, if it is a caller's own.
 func (a *api) callerOf(r *http.Request, to *route) (string, allocation.Presented, *fault) {
-	given := r.Header.Values("Authorization")
-	if to.gateway && len(r.Header.Values(tokenHeader)) > 0 {
+	given := r.Header["Authorization"]
+	if to.gateway && len(r.Header[tokenHeader]) > 0 {
 		// It is the caller's, and the gateway's is beside it. A key of ours counts all the same, or one that was revoked would
 		// pass under the gateway's name.
 		name, refused := a.gatewayCaller(r)

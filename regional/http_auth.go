@@ -116,7 +116,7 @@ func (t tokens) mayBeEssential(name string) bool {
 // caller is the credential's name of a request, or why it is refused. With fromLoopback a caller on this machine needs no
 // token.
 func (t tokens) caller(r *http.Request, fromLoopback bool) (string, *fault) {
-	given := r.Header.Values("Authorization")
+	given := r.Header["Authorization"]
 	if len(given) == 0 && fromLoopback && isLoopback(r.RemoteAddr) {
 		return LoopbackCredential, nil
 	}

@@ -71,8 +71,8 @@ func (a *api) tellGateway(w http.ResponseWriter, r *http.Request, p Public) {
 // gatewayCaller is the credential's name of a sub-request. A gateway whose token is wrong is a deployment that is wrong:
 // its callers are not to be told that they lack a token.
 func (a *api) gatewayCaller(r *http.Request) (string, *fault) {
-	given := r.Header.Values("Authorization")
-	if own := r.Header.Values(tokenHeader); len(own) > 0 {
+	given := r.Header["Authorization"]
+	if own := r.Header[tokenHeader]; len(own) > 0 {
 		given = nil
 		for _, secret := range own {
 			given = append(given, "Bearer "+secret)

@@ -116,10 +116,10 @@ func tooLarge() *fault {
 // jsonOnly refuses other bodies; a browser cannot send this content type to another site without asking first.
 func jsonOnly(h http.Header) *fault {
 	const fix = "send Content-Type: application/json"
-	if encoding := h.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+	if encoding := first(h["Content-Encoding"]); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return &fault{kind: wrongMedia, detail: "the body is encoded; send it as plain JSON"}
 	}
-	given := h.Get("Content-Type")
+	given := first(h["Content-Type"])
 	if given == "application/json" {
 		return nil
 	}
