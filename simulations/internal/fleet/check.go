@@ -3,7 +3,6 @@ package fleet
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +48,7 @@ type checks struct {
 	closed     map[string]allocation.Instant // by region: up to which it ever closed its periods
 	standing   allocation.Standing           // of etcd
 	restores   int                           // of etcd
+	unnoticed  bool                          // etcd went back, and no history has begun since
 	revisions  int64                         // the highest that etcd ever had, also before it was restored
 	latest     allocation.Instant            // that the clock of any replica ever showed
 	sealed     map[sealKey]bool              // what a seal was committed of
@@ -57,6 +57,8 @@ type checks struct {
 	judged     map[int]int
 	modes      map[modeKey]string // how each id is enforced
 	doomed     map[string]bool    // incarnations of which a commit was lost
+	departed   map[string]bool    // incarnations that were the present one of a region when that was removed
+	acts       actsView
 }
 
 type claimKey struct {
@@ -67,10 +69,9 @@ type claimKey struct {
 // budgetView is what is known of one budget: its versions, and the limit that counts now.
 type budgetView struct {
 	doc    coordinator.BudgetDocument
-	limits map[int64]int64                // by version
-	raised map[int64]*allocation.Override // by version: what of the limit is an override
-	unit   string                         // never changes
-	first  bool                           // the present revision opens its first term, which was not seen yet
+	limits map[int64][]versionLimit // by version; more than one, if etcd lost it and gave it out again
+	unit   string                   // never changes
+	first  bool                     // the present revision opens its first term, which was not seen yet
 }
 
 func newChecks(f *fleet) *checks {
@@ -80,6 +81,8 @@ func newChecks(f *fleet) *checks {
 		admissions: map[claimKey][]*admissionView{}, lives: map[string]*life{}, databases: map[string]*ownertwin.Database{}, copies: map[string][]*ownertwin.Database{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, closed: map[string]allocation.Instant{}, sealed: map[sealKey]bool{}, judged: map[int]int{},
 	}
 	c.linear, c.modes, c.doomed = newLinear(c), map[modeKey]string{}, map[string]bool{}
+	c.departed = map[string]bool{}
+	c.actsAgain()
 	f.etcd.OnCommit = c.revision
 	c.order = newOrder(c)
 	f.truth.OnCommit = c.commit
@@ -106,6 +109,8 @@ func (c *checks) revision(who string, number int64, events []coordinator.Event) 
 	c.fleet.faults.around(who)
 	c.clocks()
 	c.revisions = max(c.revisions, number)
+	c.judgeActs(events)
+	c.judgeRebalances(events)
 	for _, prefix := range []string{"history", "deployment", "budgets/", "regions/", "ledgers/"} {
 		for _, e := range events {
 			if kind, is := strings.CutPrefix(e.Key, coordinator.Root+prefix); is {
@@ -135,10 +140,7 @@ func (c *checks) event(prefix, rest string, e coordinator.Event) {
 		c.budgetChanged(read[coordinator.BudgetDocument](c, e))
 	case "regions/":
 		d := read[coordinator.RegionDocument](c, e)
-		if before := c.members[d.Region]; before != nil && before.Confirmed {
-			// One that lost its history is replaced, and remembered as former: what it was granted stays out.
-			c.must(before.Incarnation == d.Incarnation || slices.Contains(d.Former, before.Incarnation), 5, "region %s was given incarnation %s while %s had not ended", d.Region, d.Incarnation, before.Incarnation)
-		}
+		c.judgeRegion(c.members[d.Region], d)
 		c.members[d.Region] = &d
 	case "ledgers/":
 		if e.Deleted {
@@ -153,7 +155,7 @@ func (c *checks) budgetChanged(d coordinator.BudgetDocument) {
 	name := d.Budget.Name
 	v := c.budgets[name]
 	if v == nil {
-		v = &budgetView{limits: map[int64]int64{}, raised: map[int64]*allocation.Override{}, unit: d.Budget.Unit}
+		v = &budgetView{limits: map[int64][]versionLimit{}, unit: d.Budget.Unit}
 		c.budgets[name] = v
 	} else {
 		c.must(d.Version >= v.doc.Version && d.Number >= v.doc.Number && d.OpenedThrough >= v.doc.OpenedThrough, 8,
@@ -161,18 +163,13 @@ func (c *checks) budgetChanged(d coordinator.BudgetDocument) {
 			d.Version, d.Number, d.OpenedThrough)
 	}
 	v.first = v.doc.OpenedThrough == 0
-	limit := d.Budget.LimitOrZero()
-	if d.Deleted {
-		limit = 0
-	}
 	if d.Lost {
 		v.doc = d // only the name and the last version of it are known: it says nothing of a limit
 		return
 	}
-	if before, known := v.limits[d.Version]; known {
-		c.must(before == limit, 8, "budget %s, version %d, had limit %d and now %d", name, d.Version, before, limit)
-	}
-	v.doc, v.limits[d.Version], v.raised[d.Version] = d, limit, d.Budget.Override
+	c.versionGiven(v, d)
+	v.doc = d
+	limit := limitOf(d)
 	for _, l := range c.ledgers {
 		if l.doc.Budget == name {
 			l.highest = max(l.highest, limit)
@@ -183,9 +180,10 @@ func (c *checks) budgetChanged(d coordinator.BudgetDocument) {
 // restored forgets what etcd is to go on from: it went back, which is the fault of nobody who runs on it. What owners hold
 // is judged against all that was ever granted.
 func (c *checks) restored() {
-	c.restores++
+	c.restores, c.unnoticed = c.restores+1, true
 	c.number, c.standing = coordinator.Deployment{}, allocation.Standing{}
 	clear(c.ends)
+	c.actsAgain()
 	for _, v := range c.budgets {
 		v.doc = coordinator.BudgetDocument{}
 	}

@@ -61,7 +61,7 @@ func (c *checks) evidentOf(cl *claim, d allocation.Decision, b allocation.Budget
 		c.fail(12, "%s is decided by the budget %s, which never was", d.Key.ID, b.Budget)
 		return
 	}
-	limit, known := v.limitIn(b.Version, b.Period)
+	limit, known := v.limitIn(b.Version, b.Period, b.Limit)
 	c.must(known && b.Limit == limit && b.Unit == v.unit && b.Reason != "", 12, "%s is decided by version %d of %s with limit %d of %s, and it was %d of %s",
 		d.Key.ID, b.Version, b.Budget, b.Limit, b.Unit, limit, v.unit)
 	c.must(b.Requested == cl.costs[b.Unit], 12, "%s asks for %d %s, and it is decided for %d", d.Key.ID, cl.costs[b.Unit], b.Unit, b.Requested)

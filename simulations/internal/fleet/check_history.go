@@ -15,7 +15,7 @@ func (c *checks) standingChanged(next allocation.Standing) {
 	before := c.standing
 	c.must(next.History.Number >= before.History.Number && (next.History == before.History || next.History.Number > before.History.Number), 8,
 		"etcd goes from history %s to %s", before.History, next.History)
-	c.standing = next
+	c.standing, c.unnoticed = next, c.unnoticed && next.History == before.History
 	if before.Freeze != nil && next.Freeze == nil {
 		c.thawed(before)
 	}

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"slices"
 	"strings"
 
 	"tranche/allocation"
@@ -81,7 +80,7 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 		return
 	}
 	v := c.ledgers[ref]
-	limit := b.limits[b.doc.Version]
+	limit := limitOf(b.doc)
 	if v == nil {
 		c.must(ref.Term >= c.ends[ref.Budget], 10, "the term %s of %s begins before %s, where the one before it ended", ref.Term, ref.Budget, c.ends[ref.Budget])
 		c.judgeOpening(next, b)
@@ -110,6 +109,7 @@ func (c *checks) ledgerChanged(key string, next allocation.Ledger) {
 		c.fail(1, "%v", err)
 	}
 	c.judgePeriods(ref, v, next)
+	c.noteHeld(next)
 	v.doc = next
 	v.stamps[next.Generation], v.numbers[next.Generation.Number] = true, true
 }
@@ -145,6 +145,7 @@ func (c *checks) judgePeriods(ref allocation.ShareRef, v *ledgerView, next alloc
 			c.judgeBounds(ref, old, next, was, a)
 			if a.Returned > was.Returned {
 				c.counted(ref, i, next, a)
+				c.returnedOff(ref, i, old, next, a)
 			}
 			switch {
 			case a.Granted <= was.Granted:
@@ -155,8 +156,7 @@ func (c *checks) judgePeriods(ref allocation.ShareRef, v *ledgerView, next alloc
 			default:
 				c.grantedTo(ref, period, a)
 				d := c.members[a.Region]
-				// Up to its target of before: in a period that was over when it began to drain, others may still give back.
-				c.must(d == nil || !d.Draining || next.Members < c.number.Members || a.Held() <= was.Target, 4, "%s, period %s: %s drains, and is granted %d after %d", ref.Budget, period, a.Region, a.Granted, was.Granted)
+				c.must(d == nil || !d.Draining || next.Members < c.number.Members, 4, "%s, period %s: %s drains, and is granted %d after %d", ref.Budget, period, a.Region, a.Granted, was.Granted)
 			}
 		}
 	}
@@ -205,20 +205,14 @@ func cutsAt(l allocation.Ledger, i int) bool {
 	return false
 }
 
-// grantedTo judges that only the present, confirmed incarnation of a region is granted anything. Of a period that is over a former
-// one may be: nobody lacks it.
+// grantedTo judges that only the present, confirmed incarnation of a region is granted anything.
 func (c *checks) grantedTo(ref allocation.ShareRef, period allocation.Instant, a allocation.Allocation) {
 	d := c.members[a.Region]
-	if l := c.ledgers[ref]; d != nil && slices.Contains(d.Former, a.Incarnation) {
-		if i, there := l.doc.Periods.Index(period); there && l.doc.Periods.At(i).End <= allocation.At(c.fleet.w.Now()) {
-			return
-		}
-	}
 	c.must(d != nil && d.Confirmed && d.Incarnation == a.Incarnation, 3, "%s, period %s: %d granted to incarnation %s of %s, which is not its present one",
 		ref.Budget, period, a.Granted, a.Incarnation, a.Region)
 }
 
-// ledgerClosed judges that every owner that was granted something has closed all periods of the term.
+// ledgerClosed judges that every owner that was granted something has closed all periods of the term, but for one that left.
 func (c *checks) ledgerClosed(key string) {
 	for _, v := range c.ledgers {
 		if v.key != key {
@@ -228,7 +222,7 @@ func (c *checks) ledgerClosed(key string) {
 		end := v.doc.Periods.End()
 		for _, e := range v.doc.Entries {
 			for _, a := range e.Allocations {
-				if db := c.databaseOf(a.Region); a.Granted > 0 && db != nil && db.Incarnation() == a.Incarnation && !c.replacedBeside(a.Region, a.Incarnation) {
+				if db := c.databaseOf(a.Region); a.Granted > 0 && db != nil && db.Incarnation() == a.Incarnation && !c.replacedBeside(a.Region, a.Incarnation) && !c.departed[a.Incarnation] {
 					c.closed[a.Region] = max(c.closed[a.Region], db.ClosedBefore())
 					c.must(c.closed[a.Region] >= end, 5, "the ledger of %s, term %s, is closed, and %s has closed only what ends before %s", v.doc.Budget, v.doc.Periods.Start(), a.Region, c.closed[a.Region])
 				}

@@ -101,7 +101,7 @@ func (c *checks) judgeSpender(r *region, x *ownertwin.Commit, k allocation.Usage
 	if slices.Contains(c.formerly[r.name], x.Incarnation) {
 		return // etcd does not know it any more: it may go on until it hears of that, with what it holds
 	}
-	if c.replacedBeside(r.name, x.Incarnation) {
+	if c.replacedBeside(r.name, x.Incarnation) || c.hasLeft(x) {
 		return
 	}
 	c.must(d != nil && x.Incarnation != "" && d.Incarnation == x.Incarnation && d.Home == home, 3,
@@ -185,7 +185,7 @@ func (c *checks) judgeAdmission(r *region, x *ownertwin.Commit, a *allocation.Ad
 		}
 		c.must(line.Until > db.ClosedBefore(), 10, "%s charges %s to the period %s of %s, and has closed all before %s", r.name, a.ID, line.Period, line.Budget, db.ClosedBefore())
 		b := c.budgets[line.Budget]
-		limit, known := b.limitIn(line.Version, line.Period)
+		limit, known := b.limitIn(line.Version, line.Period, line.Limit)
 		if oldest := int64(b.doc.Budget.MaxEvidenceAge) * 1_000_000; oldest > 0 && b.doc.Version == line.Version && b.doc.Budget.OnStaleEvidence == allocation.OnStaleRefuse {
 			c.must(a.First.ObservedAt > 0 && a.At-a.First.ObservedAt <= oldest, 11, "%s admits %s of %s on evidence of %d, at %d", r.name, a.ID, line.Budget, a.First.ObservedAt, a.At)
 		}

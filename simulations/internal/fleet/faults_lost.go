@@ -3,7 +3,6 @@ package fleet
 import (
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"tranche/simulations/internal/world"
@@ -65,11 +64,7 @@ func (p *plan) apart() {
 	if p.handovers > 0 || p.gone > 0 {
 		clear(p.faults.weights[ordinary:])
 	}
-	// An override ends by itself, also in an etcd that went back and of which nobody knows it yet: its budget then gets a
-	// version that was given out in what was lost. Regions state theirs, and the stricter counts.
-	for i, f := range allFaults {
-		p.raises = p.raises && (p.faults.weights[i] == 0 || !strings.HasPrefix(f.name, "etcd-restored"))
-	}
+	p.raises = p.raises && p.faults.weights[together] == 0 // an override's end lowers a limit, of which both sides may then know nothing
 }
 
 // ready says whether all nodes of a region serve. One that is being stopped takes what it knows with it.

@@ -95,6 +95,7 @@ type fleet struct {
 	faults   *faults
 	keys     *keyring // nil: there are none
 	moves    *handovers
+	acts     *acts // nil: there are none
 
 	admin     string            // the first admin token
 	lostWhole bool              // etcd was lost with all that it held
@@ -164,8 +165,11 @@ func newFleet(o Options) *fleet {
 	p.drawHandovers(w.Random("plan-handovers"))
 	p.drawGone(w.Random("plan-gone"))
 	p.faults.drawTogether(w.Random("plan-together"))
+	p.drawActs(w.Random("plan-acts"))
 	p.apart()
+	p.drawLeaving(w.Random("plan-leaving"))
 	o.Focus.narrow(p)
+	p.unname()
 	return assemble(o, w, p)
 }
 
@@ -187,6 +191,7 @@ func assemble(o Options, w *world.World, p *plan) *fleet {
 	f.faults = newFaults(f)
 	f.keys = newKeyring(f)
 	f.moves = newHandovers(f)
+	f.acts = newActs(f)
 	return f
 }
 
@@ -358,6 +363,9 @@ func (f *fleet) script() {
 	}
 	if f.moves != nil {
 		f.w.Go("handovers", f.moves.run)
+	}
+	if f.acts != nil {
+		f.w.Go("acts", f.acts.run)
 	}
 	out.Sleep(ctx, f.o.For)
 	f.faults.heal()

@@ -32,13 +32,18 @@ type Focus struct {
 	Handovers    time.Duration // below 0: there are none
 	Retention    allocation.Duration
 	Grace        allocation.Duration
-	Limit        int64 // of each budget, at most
-	Demand       bool  // all budgets that can be have policy demand
-	Watched      bool  // some budgets are in shadow, or only count
-	Policed      bool  // some budgets have a floor, a ladder, or a greatest age of evidence
-	Keys         bool  // callers have keys
-	Raise        bool  // the operator makes overrides
+	Limit        int64         // of each budget, at most
+	Demand       bool          // all budgets that can be have policy demand
+	Watched      bool          // some budgets are in shadow, or only count
+	Policed      bool          // some budgets have a floor, a ladder, or a greatest age of evidence
+	Keys         bool          // callers have keys
+	Raise        bool          // the operator makes overrides
+	Acts         time.Duration // on what is stranded; below 0: there are none
+	Leave        bool          // a region is removed, and comes back
 }
+
+// goneAt is when nothing is left of etcd in a run of a focus that says so.
+const goneAt = 6 * time.Second
 
 var clockKinds = map[string]clockKind{"right": clocksRight, "nodes": clocksOfNodes, "databases": clocksOfDatabases, "coordinators": clocksOfCoordinators, "all": clocksOfAll}
 
@@ -48,8 +53,8 @@ func (x *Focus) narrow(p *plan) {
 		return
 	}
 	x.narrowFaults(&p.faults)
-	if x.Faults != nil && x.Faults[kindEtcdEmpty] == 0 {
-		p.gone = 0
+	if x.Faults != nil {
+		p.gone = time.Duration(x.Faults[kindEtcdEmpty]) * goneAt
 	}
 	set(&p.coordinators, x.Coordinators)
 	set(&p.clients, x.Clients)
@@ -62,6 +67,10 @@ func (x *Focus) narrow(p *plan) {
 	if set(&p.handovers, x.Handovers); x.Handovers < 0 {
 		p.handovers = 0
 	}
+	if set(&p.acts, x.Acts); x.Acts < 0 {
+		p.acts = 0
+	}
+	p.leaves = (p.leaves || x.Leave) && p.acts > 0
 	for i := range p.regions {
 		set(&p.regions[i].nodes, x.Nodes)
 	}

@@ -40,6 +40,10 @@ func (f *fleet) converge() {
 		f.healed = true
 		return
 	}
+	if late := f.standing(); len(late) > 0 {
+		f.check.fail(2, "%s after all faults are over: %s", healWithin, late[0])
+		return
+	}
 	for _, r := range f.regions {
 		f.check.must(r.db.ClosedBefore() <= allocation.At(f.w.Now())+closedAhead, 10, "%s has closed all that ends before %s", r.name, r.db.ClosedBefore())
 	}
@@ -126,6 +130,7 @@ func (f *fleet) missing() (list []string) {
 	f.missingOfBudgets(now, say)
 	f.keys.missing(say)
 	f.moves.missing(say)
+	f.missingOfActs(say)
 	f.missingRegister(say)
 	for _, ref := range f.check.openLedgers() {
 		f.missingOfLedger(ref, now, say)

@@ -148,7 +148,12 @@ func (o *operator) run() {
 // settle undoes what would keep a budget from being spent, once all is well.
 func (o *operator) settle(ctx context.Context) {
 	for _, r := range o.fleet.regions {
-		if d := o.fleet.check.members[r.name]; d == nil || d.Draining {
+		d := o.fleet.check.members[r.name]
+		if d != nil && d.Removed != nil {
+			o.registerAgain(ctx, r)
+			continue
+		}
+		if d == nil || d.Draining {
 			o.until(ctx, "POST", "/v1/regions/"+r.name+"/resume", nil)
 		}
 	}

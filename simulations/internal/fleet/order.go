@@ -212,7 +212,7 @@ func (o *order) told(r *region, from time.Duration, d allocation.Decision) {
 		}
 		o.refused(r, from, d, b)
 		if b.Reason == allocation.CeilingReached {
-			spent := o.checks.fleet.truth.Total(b.UsageKey).Spent + o.checks.openingOf(b.UsageKey)
+			spent := o.checks.fleet.truth.Total(b.UsageKey).Spent + o.checks.openingOf(b.UsageKey) + o.checks.writtenOffOf(b.UsageKey)
 			o.checks.must(b.Requested > b.Limit-spent, 12, "%s refuses %s: all of %s %s is used up, and %d of %d are not spent, for a cost of %d", r.name, d.Key.ID, b.Budget, b.Instance,
 				b.Limit-spent, b.Limit, b.Requested)
 		}

@@ -38,23 +38,17 @@ func (o *operator) endOverride(ctx context.Context) {
 	}
 }
 
-// limitIn is the limit of a version in a period: an override counts only in periods that begin before its end.
-func (v *budgetView) limitIn(version int64, period allocation.Instant) (limit int64, known bool) {
-	limit, known = v.limits[version]
-	if o := v.raised[version]; o != nil && period >= o.Until {
-		limit -= o.Units
-	}
-	return limit, known
-}
-
 // judgeRaise judges a limit that a ledger raises for a period: no override reaches a period that begins at its end, or later.
 func (c *checks) judgeRaise(ref allocation.ShareRef, next allocation.Ledger, period allocation.Instant, before, after int64) {
 	v := c.budgets[ref.Budget]
 	if v == nil || after <= before {
 		return
 	}
-	if o := v.raised[next.Version]; o != nil && period >= o.Until {
-		limit, _ := v.limitIn(next.Version, period)
-		c.must(after <= limit, 2, "%s, period %s: the ledger's limit rises to %d, and the override of %d ended at %s: it is %d", ref.Budget, period, after, o.Units, o.Until, limit)
+	for _, l := range v.limits[next.Version] {
+		if l.override == nil || period < l.override.Until {
+			return
+		}
 	}
+	limit, _ := v.limitIn(next.Version, period, after)
+	c.must(after <= limit, 2, "%s, period %s: the ledger's limit rises to %d, and the override of version %d is over: it is %d", ref.Budget, period, after, next.Version, limit)
 }

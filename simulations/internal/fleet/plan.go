@@ -24,7 +24,9 @@ type plan struct {
 	lanes        int
 	faults       faultPlan
 	zones        zonesPlan
-	raises       bool // the operator makes overrides
+	raises       bool          // the operator makes overrides
+	acts         time.Duration // the longest pause between two acts on what is stranded; 0: there are none
+	leaves       bool          // the person of these acts removes the last region; see leave.go
 }
 
 type regionPlan struct {
