@@ -140,7 +140,7 @@ func (c *Committer) fenceRecalled(ctx context.Context, r Remembered) error {
 	if err := c.memory.Save(context.WithoutCancel(ctx), next); err != nil {
 		return fmt.Errorf("save the mark in the state directory: %w", err)
 	}
-	c.tried = true
+	c.tried = false // until it is known which of them stands, nothing may be saved in the place of what was tried
 	started := c.runtime.Now()
 	result, err := c.commit(ctx, Txn{Compares: []Item{c.known}, Puts: []Item{fence}})
 	switch {
@@ -148,9 +148,11 @@ func (c *Committer) fenceRecalled(ctx context.Context, r Remembered) error {
 		return err
 	case result.Committed:
 		c.hold(fence, result.Revision, started)
+		c.tried = true
 		return nil
 	case slices.Contains(r.Tried, c.markOf(result.Current[0])):
 		c.hold(result.Current[0], result.Current[0].Revision, started)
+		c.tried = true
 		return nil
 	}
 	return errors.New("the mark changed while it was compared")

@@ -282,3 +282,44 @@ func TestUnsettledWriteIsRemembered(t *testing.T) {
 		t.Errorf("it left %s, and remembers %+v", now.Value, m.saved)
 	}
 }
+
+// A process that starts again fences what it tried before. Where the answer to that fence is lost, too, and it arrives late, it
+// is as much its own as what it tried. If it forgot it, all would be frozen for nothing.
+func TestFenceThatArrivesLateIsRemembered(t *testing.T) {
+	etcd := openEtcd(t)
+	for name, inTime := range map[string]bool{"before it looks again": true, "after the next fence": false} {
+		t.Run(name, func(t *testing.T) {
+			m := &memory{}
+			remembers := coordinator.WithMemory(m, func() (string, allocation.History) { return "", allocation.History{} })
+			first, stop := running(t, etcd, remembers)
+			first.Trust()
+			if _, err := first.Commit(t.Context(), replace(coordinator.Item{Key: document(name)}, "1")); err != nil {
+				t.Fatal(err)
+			}
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			left := m.saved.Left
+			m.saved.Tried = []allocation.Mark{{Writer: left.Writer, Count: left.Count + 1, Value: "tried"}}
+			store := &faultyStore{Store: etcd, decide: func(n int, _ coordinator.Txn) fault {
+				if n == 1 {
+					return late
+				}
+				return none
+			}}
+			again, _ := running(t, store, remembers)
+			if _, err := again.Recall(t.Context()); !errors.Is(err, coordinator.ErrUnknownOutcome) {
+				t.Fatal(err)
+			}
+			if inTime && store.arrive(t) != 1 {
+				t.Fatal("the fence does not arrive")
+			}
+			if _, err := again.Recall(t.Context()); err != nil || again.Mark().Writer != left.Writer {
+				t.Errorf("%v: it goes on as %+v, and had left %+v: it takes its own fence for lost history", err, again.Mark(), left)
+			}
+			if !inTime && store.arrive(t) != 0 {
+				t.Error("the first fence takes effect after the second one")
+			}
+		})
+	}
+}
