@@ -11,7 +11,7 @@ import (
 type Mutant struct {
 	Name       string
 	Breaks     string // the rule that is broken, in words
-	Invariants []int  // any of which it must be seen to violate, by number
+	Invariants []int  // any of which it must be seen to violate, by number; 0: what went wrong never comes right again
 	Hunter     string // how it is hunted: the kind of hunt, and the world in which it is hunted
 
 	hunt hunt

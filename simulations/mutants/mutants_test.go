@@ -13,6 +13,7 @@ var fast = []string{
 	// The fleet, with something in between, and with a twin that leaves a rule out.
 	"charge-one-of-two", "admit-unknown-commit", "replay-released", "refuse-replay-from-memory", "old-configuration", "count-return-early",
 	"regrant-on-timeout", "reopen-closed-ledger", "statements-by-last-writer", "recall-is-return", "chunk-above-unallocated", "forget-ids-after-restart", "look-up-open-table-only", "accept-warnings",
+	"write-off-gives-away", "remove-with-permits", "forget-removed",
 	// Drills.
 	"compare-revision-only", "coordinator-mark-outside", "node-mark-outside",
 }
@@ -57,7 +58,7 @@ func TestNames(t *testing.T) {
 		}
 		seen[m.Name] = true
 		for _, n := range m.Invariants {
-			if n < 1 || n > 13 {
+			if n < 0 || n > 13 { // 0: it never comes right
 				t.Errorf("%s breaks invariant %d, and there is none", m.Name, n)
 			}
 		}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"slices"
+	"strings"
 
 	"tranche/allocation"
 )
@@ -16,6 +17,9 @@ func (c *checks) standingChanged(next allocation.Standing) {
 	c.must(next.History.Number >= before.History.Number && (next.History == before.History || next.History.Number > before.History.Number), 8,
 		"etcd goes from history %s to %s", before.History, next.History)
 	c.standing, c.unnoticed = next, c.unnoticed && next.History == before.History
+	if before.Freeze == nil && next.Freeze != nil {
+		c.must(c.restores > 0 || strings.Contains(next.Freeze.Why, "a cold start"), 8, "etcd never went back, and all is frozen: %s", next.Freeze.Why)
+	}
 	if before.Freeze != nil && next.Freeze == nil {
 		c.thawed(before)
 	}

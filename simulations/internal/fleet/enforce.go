@@ -73,8 +73,8 @@ func (c *checks) judgeOpening(l allocation.Ledger, b *budgetView) {
 	for i := range c.fleet.plan.budgets {
 		if p := &c.fleet.plan.budgets[i]; p.Name == l.Budget && b.first {
 			declared = p.OpeningSpent
-			if at := c.fleet.plan.gone; at > 0 && c.fleet.w.Elapsed() >= at { // it may have been declared anew since, as it was then
-				declared = min(declared, b.doc.Budget.OpeningSpent)
+			if anew, is := c.fleet.anew[l.Budget]; is && b.doc.Budget.OpeningSpent == anew {
+				declared = anew
 			}
 		}
 	}

@@ -98,6 +98,7 @@ type fleet struct {
 	acts     *acts // nil: there are none
 
 	admin     string            // the first admin token
+	anew      map[string]int64  // what was spent before, of each budget that was declared anew in an etcd that was empty
 	lostWhole bool              // etcd was lost with all that it held
 	goOn      *coordinator.GoOn // with which replicas start
 	barred    bool              // the regions' tokens are those of an etcd that is gone
@@ -177,7 +178,7 @@ func newFleet(o Options) *fleet {
 func assemble(o Options, w *world.World, p *plan) *fleet {
 	f := &fleet{
 		o: o, w: w, net: network.New(w), truth: ownertwin.NewTruth(), plan: p,
-		reasons: map[allocation.Reason]int{}, notes: map[string]int{},
+		reasons: map[allocation.Reason]int{}, notes: map[string]int{}, anew: map[string]int64{},
 	}
 	f.etcd = etcdtwin.New(f.net, w, "etcd", 3)
 	f.check = newChecks(f)

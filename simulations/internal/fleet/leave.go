@@ -16,8 +16,11 @@ import (
 // A region that leaves: it is drained, what cannot be asked back is written off, and it is removed. Its nodes are not stopped,
 // as they should be, and its name is registered again, while its old database calls on.
 
-// drawLeaving lets the person of some runs take the last region out, again and again.
-func (p *plan) drawLeaving(r *rand.Rand) { p.leaves = r.IntN(2) == 0 && p.acts > 0 && p.gone == 0 }
+// drawLeaving lets the person of some runs take the last region out, again and again. That is kept apart from handovers: an
+// owner that was stopped for one, and whose region is removed then, cannot be told to go on.
+func (p *plan) drawLeaving(r *rand.Rand) {
+	p.leaves = r.IntN(2) == 0 && p.acts > 0 && p.gone == 0 && p.handovers == 0
+}
 
 // leaving is the region that leaves; nil: none does.
 func (f *fleet) leaving() *region {

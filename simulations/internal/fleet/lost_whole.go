@@ -74,6 +74,7 @@ func (o *operator) goOnInEmpty(after int64) {
 		o.until(ctx, "POST", "/v1/regions", coordinator.RegisterRequest{Region: r.name, Owner: o.known(ctx, r)})
 	}
 	for _, b := range files {
+		f.anew[b.Name] = b.OpeningSpent
 		o.until(ctx, "POST", "/v1/budgets", b)
 	}
 	f.barred, f.goOn = false, nil // from the next start on
