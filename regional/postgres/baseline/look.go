@@ -16,6 +16,8 @@ select (select count(*) from tranche.admission_ids_0) + (select count(*) from tr
 
 	readVersion = `select current_setting('server_version')`
 
+	useSegment = `select pg_switch_wal() from pg_logical_emit_message(false, 'tranche', 'segment')`
+
 	readWritten = `select (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint`
 )
 
@@ -50,6 +52,20 @@ func (o *Owner) IDs(ctx context.Context) (n int64, err error) {
 func (o *Owner) Version(ctx context.Context) (version string, err error) {
 	err = o.conn.QueryRow(ctx, readVersion).Scan(&version)
 	return version, err
+}
+
+// Recycle makes so many segments of the write-ahead log that are used again from now on, as a database has that is not young: a new
+// one is filled with zeros first, while all who commit wait.
+func (o *Owner) Recycle(ctx context.Context, segments int) error {
+	for range segments {
+		if _, err := o.conn.Exec(ctx, useSegment); err != nil {
+			return fmt.Errorf("use a segment of the write-ahead log up: %w", err)
+		}
+	}
+	if _, err := o.conn.Exec(ctx, `checkpoint`); err != nil {
+		return fmt.Errorf("recycle segments of the write-ahead log: %w", err)
+	}
+	return nil
 }
 
 // Written is how many bytes of write-ahead log the server has written since it was made.
