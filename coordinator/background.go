@@ -113,18 +113,34 @@ func (s *Service) tidy(ctx context.Context) error {
 		return fmt.Errorf("sweep questions of coordinators: %w", err)
 	}
 	revision, _ := s.mirror.Evidence()
-	if revision <= compactKeep {
-		return nil
-	}
-	if err := s.config.Store.Compact(ctx, revision-compactKeep); err != nil {
-		return fmt.Errorf("compact: %w", err)
+	if to := s.compactTo(revision); to > 0 {
+		if err := s.config.Store.Compact(ctx, to); err != nil {
+			return fmt.Errorf("compact: %w", err)
+		}
 	}
 	return nil
 }
 
-// compactKeep is how many of the latest revisions stay, for the watches of replicas that are a little behind. One that is
-// further behind reads everything again.
-const compactKeep = 10_000
+// What stays of the latest revisions, for the watches of replicas that are a little behind. One that is further behind reads
+// everything again.
+//
+// A revision may hold 1 MiB, so it is the time that bounds what etcd keeps: with many regions that state much, 10,000
+// revisions are an hour and a half, and more bytes than etcd takes.
+const (
+	compactKeep   = 10_000 // revisions, at most
+	compactSweeps = 5      // those of so many sweeps, at most: as many minutes
+)
+
+// compactTo is the revision before which all is forgotten now; 0: nothing yet.
+func (s *Service) compactTo(revision int64) int64 {
+	to := max(0, revision-compactKeep)
+	if len(s.sweeps) == compactSweeps {
+		to = max(to, min(s.sweeps[0], revision)) // etcd may have gone back meanwhile
+		s.sweeps = s.sweeps[1:]
+	}
+	s.sweeps = append(s.sweeps, revision)
+	return to
+}
 
 // clockTrust says how this replica's clock compares with the median of the regions' clocks, as seen when they called.
 type clockTrust int

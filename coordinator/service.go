@@ -72,6 +72,7 @@ type Service struct {
 	turns     turns
 	tracked   tracker   // of the background work only
 	noticed   time.Time // the last look for events, of the background work only
+	sweeps    []int64   // revisions of the last sweeps, oldest first, of the background work only
 	nudge     Signal    // the background work has something to do
 	asked     Signal    // some region lacks permits of a budget of policy demand
 	trustNews Signal    // somebody asks or answers whether etcd went back, or the own mark is gone
