@@ -1,8 +1,12 @@
 // Package scale measures what very many budgets cost on the global side: a real etcd and the real coordinator in this
-// process, and regions that store what they are granted and state it, without a database.
+// process, and regions that store what they are granted and state it, without a database; the last region has a real node.
 //
 //	declare a tenth ─▶ a quiet call, a call after one change ─▶ declare the rest ─▶ the same again: it must cost the same
-//	                                                              └▶ what etcd holds, a second replica: its start, its memory
+//	      ├▶ what etcd holds, a second replica: its start, its memory
+//	      └▶ a node stores all that there is; another over the same Postgres: its start, its memory
+//
+// A month (MeasureMonth) is few budgets for long: the clock of the real coordinator is driven ahead, and what etcd holds must
+// not grow.
 package scale
 
 import (
@@ -15,7 +19,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,12 +32,13 @@ import (
 // Bounds of what is measured.
 const (
 	MinBudgets, MaxBudgets = 100, 200_000
-	MinRegions, MaxRegions = 1, 20
+	MinRegions, MaxRegions = 2, 20
 	defaultCalls           = 5
 	quietAttempts          = 100
+	closeGrace             = time.Minute
 	quietFor               = time.Hour // the regions call only when it is their turn, and are not lost meanwhile
 	startPatience          = 2 * time.Minute
-	ackEvery               = 50 * time.Millisecond
+	ackEvery               = 250 * time.Millisecond
 )
 
 // Options says how much is measured.
@@ -60,6 +64,8 @@ type Report struct {
 
 	StartSeconds float64 `json:"start_seconds"` // of one more replica, until it is ready
 	HeapBytes    int64   `json:"heap_bytes"`    // that it takes
+
+	Node NodeStart `json:"node"`
 }
 
 // Held is how many documents there are, and the bytes of their keys and values.
@@ -92,11 +98,17 @@ func Run(ctx context.Context, o Options) (report Report, err error) {
 	if err := o.check(); err != nil {
 		return report, err
 	}
-	w, err := start(ctx, o)
-	if err != nil {
+	w := newWorld(o)
+	defer func() { err = errors.Join(err, w.stop()) }()
+	if err := w.start(ctx, o.Regions-1); err != nil {
 		return report, err
 	}
-	defer func() { err = errors.Join(err, w.stop()) }()
+	if w.place, err = w.newPlace(ctx, fmt.Sprintf("region-%02d", o.Regions)); err != nil {
+		return report, err
+	}
+	if err := w.place.join(ctx); err != nil {
+		return report, err
+	}
 	report.Budgets, report.Regions = o.Budgets, o.Regions
 	if report.Few, err = w.stage(ctx, o.Budgets/10); err != nil {
 		return report, err
@@ -104,10 +116,15 @@ func Run(ctx context.Context, o Options) (report Report, err error) {
 	if report.Many, err = w.stage(ctx, o.Budgets); err != nil {
 		return report, err
 	}
+	w.resting.rest() // nothing is opened meanwhile
 	if err := w.weigh(ctx, &report); err != nil {
 		return report, err
 	}
-	return report, w.second(ctx, &report)
+	if report.StartSeconds, report.HeapBytes, err = w.second(ctx); err != nil {
+		return report, err
+	}
+	report.Node, err = w.place.measure(ctx, o.Budgets, report.Kinds["ledgers"].Documents)
+	return report, err
 }
 
 func (o Options) check() error {
@@ -122,15 +139,22 @@ func (o Options) check() error {
 
 // world is the etcd, one replica and the regions.
 type world struct {
-	o        Options
-	etcd     *embedded.Server
-	store    *etcd.Store
-	first    *replica
-	admin    string
-	regions  []*region
-	declared int
-	mu       sync.Mutex
-	versions map[string]int64 // of budgets
+	o       Options
+	etcd    *embedded.Server
+	store   *etcd.Store
+	resting *restingStore
+	first   *replica
+	admin   string
+	regions []*region // that are played
+	place   *place    // of the last one, which is real
+	names   []string  // of all
+
+	deployment string
+	now        func() time.Time
+	used       func(s allocation.Share, closed allocation.Instant) []allocation.Usage
+	config     coordinator.Config // of replicas
+	declared   int
+	versions   map[string]int64 // of budgets
 }
 
 type replica struct {
@@ -139,46 +163,45 @@ type replica struct {
 	end     func() error
 }
 
-func start(ctx context.Context, o Options) (w *world, err error) {
-	w = &world{o: o, versions: map[string]int64{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.stop())
-		}
-	}()
+// newWorld is a world in which nothing runs yet and nobody spends anything.
+func newWorld(o Options) *world {
+	return &world{
+		o: o, versions: map[string]int64{}, now: time.Now, config: coordinator.Config{ReportUnreachableAfter: quietFor},
+		used: func(allocation.Share, allocation.Instant) []allocation.Usage { return nil },
+	}
+}
+
+// start runs the etcd, a replica and so many regions that are played.
+func (w *world) start(ctx context.Context, regions int) (err error) {
+	o := w.o
 	o.Progress("etcd starts")
 	if w.etcd, err = embedded.Start(ctx, embedded.Options{}); err != nil {
-		return w, err
+		return err
 	}
 	if w.store, err = etcd.Open(ctx, etcd.Config{Endpoints: w.etcd.Endpoints()}); err != nil {
-		return w, err
+		return err
 	}
+	w.resting = newRestingStore(w.store)
 	token := make(chan string, 1)
 	if w.first, err = w.replica(ctx, func(text string) { token <- text }); err != nil {
-		return w, err
+		return err
 	}
 	w.admin = <-token
-	for i := range o.Regions {
+	for i := range regions {
 		r, err := w.join(ctx, fmt.Sprintf("region-%02d", i+1))
 		if err != nil {
-			return w, err
+			return err
 		}
 		w.regions = append(w.regions, r)
 	}
-	// A region is granted nothing before another one has said that it knows of it: one call to hear of it, one to say so.
-	for range 2 {
-		for _, r := range w.regions {
-			if err := r.untilQuiet(ctx); err != nil {
-				return w, err
-			}
-		}
-	}
-	return w, nil
+	return nil
 }
 
 // replica starts a coordinator and waits until it is ready.
 func (w *world) replica(ctx context.Context, onToken func(string)) (*replica, error) {
-	s := coordinator.New(coordinator.Config{Store: w.store, Registry: prometheus.NewRegistry(), OnFirstAdminToken: onToken, ReportUnreachableAfter: quietFor})
+	config := w.config
+	config.Store, config.Registry, config.OnFirstAdminToken = w.resting, prometheus.NewRegistry(), onToken
+	s := coordinator.New(config)
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -202,6 +225,9 @@ func (w *world) replica(ctx context.Context, onToken func(string)) (*replica, er
 
 func (w *world) stop() error {
 	var all []error
+	if w.place != nil {
+		all = append(all, w.place.stop())
+	}
 	if w.first != nil {
 		all = append(all, w.first.end())
 	}
@@ -240,22 +266,27 @@ func (w *world) must(ctx context.Context, method, path string, body any, headers
 	return answer, err
 }
 
+// held is what etcd holds, by kind of document and in all.
+func held(items []coordinator.Item) (kinds map[string]Held, all Held) {
+	kinds = map[string]Held{}
+	for _, item := range items {
+		kind, n := kindOf(item.Key), int64(len(item.Key)+len(item.Value))
+		kinds[kind] = Held{kinds[kind].Documents + 1, kinds[kind].Bytes + n}
+		all = Held{all.Documents + 1, all.Bytes + n}
+	}
+	return kinds, all
+}
+
 // weigh looks at what etcd holds.
 func (w *world) weigh(ctx context.Context, report *Report) error {
 	items, _, err := w.store.Range(ctx, coordinator.Root)
 	if err != nil {
 		return err
 	}
-	report.Kinds = map[string]Held{}
+	report.Kinds, report.Held = held(items)
 	var writes, ledgers int64
 	for _, item := range items {
-		kind, _, _ := strings.Cut(strings.TrimPrefix(item.Key, coordinator.Root), "/")
-		held := report.Kinds[kind]
-		n := int64(len(item.Key) + len(item.Value))
-		held.Documents, held.Bytes = held.Documents+1, held.Bytes+n
-		report.Kinds[kind] = held
-		report.Held.Documents, report.Held.Bytes = report.Held.Documents+1, report.Held.Bytes+n
-		if kind == "ledgers" {
+		if kind := kindOf(item.Key); kind == "ledgers" {
 			var l allocation.Ledger
 			if err := json.Unmarshal(item.Value, &l); err != nil {
 				return err
@@ -266,28 +297,31 @@ func (w *world) weigh(ctx context.Context, report *Report) error {
 		}
 	}
 	report.LedgerWrites = float64(writes) / float64(max(1, ledgers))
-	members, err := w.store.Members(ctx)
-	if err != nil {
-		return err
-	}
-	for _, m := range members {
-		report.Database = max(report.Database, m.DBBytes)
-	}
-	return nil
+	report.Database, err = w.file(ctx)
+	return err
 }
 
-// second starts one more replica on what is there.
-func (w *world) second(ctx context.Context, report *Report) error {
+// file is how large etcd's file is.
+func (w *world) file(ctx context.Context) (bytes int64, err error) {
+	members, err := w.store.Members(ctx)
+	for _, m := range members {
+		bytes = max(bytes, m.DBBytes)
+	}
+	return bytes, err
+}
+
+// second starts one more replica on what is there, and says how long it took to be ready and what memory it takes.
+func (w *world) second(ctx context.Context) (seconds float64, bytes int64, err error) {
 	w.o.Progress("one more replica starts")
 	before := heap()
 	at := time.Now()
 	r, err := w.replica(ctx, nil)
 	if err != nil {
-		return err
+		return 0, 0, err
 	}
-	report.StartSeconds = time.Since(at).Seconds()
-	report.HeapBytes = heap() - before
-	return r.end()
+	seconds = time.Since(at).Seconds()
+	bytes = heap() - before
+	return seconds, bytes, r.end()
 }
 
 // heap is what is in use after a collection.

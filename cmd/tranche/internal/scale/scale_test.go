@@ -28,10 +28,13 @@ func TestCallsCostWhatChanged(t *testing.T) {
 	if r.HeapBytes <= 0 || r.StartSeconds <= 0 || r.StartSeconds > (2*time.Minute).Seconds() {
 		t.Errorf("a replica takes %d bytes and %.2f s", r.HeapBytes, r.StartSeconds)
 	}
+	if n := r.Node; n.Shares != r.Kinds["ledgers"].Documents || n.HeapBytes <= 0 || n.StoreSeconds <= 0 || n.StartSeconds <= 0 {
+		t.Errorf("a node that knows all: %+v", n)
+	}
 }
 
 func TestWhatIsRefused(t *testing.T) {
-	for _, o := range []Options{{Budgets: 99, Regions: 2}, {Budgets: 200_001, Regions: 2}, {Budgets: 100}, {Budgets: 100, Regions: 21}} {
+	for _, o := range []Options{{Budgets: 99, Regions: 2}, {Budgets: 200_001, Regions: 2}, {Budgets: 100, Regions: 1}, {Budgets: 100, Regions: 21}} {
 		if _, err := Run(t.Context(), o); err == nil {
 			t.Errorf("%+v is taken", o)
 		}

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -16,65 +14,55 @@ func (w *world) stage(ctx context.Context, n int) (Stage, error) {
 	if err := w.declareMany(ctx, n-lastDeclared); err != nil {
 		return s, err
 	}
-	var last []time.Duration
-	for ; w.declared < n; w.declared++ {
-		at := time.Now()
-		if err := w.declare(ctx, w.declared, 1000*int64(w.o.Regions)); err != nil {
-			return s, err
-		}
-		last = append(last, time.Since(at))
+	last, err := w.declareTimed(ctx, n)
+	if err != nil {
+		return s, err
 	}
 	s.Declare = median(last)
 	for i, r := range w.regions {
-		w.o.Progress("%s stores its shares", r.name)
 		sum, err := r.untilStored(ctx)
 		if err != nil {
 			return s, err
 		}
+		w.o.Progress("%s has stored its shares of %d budgets: %d calls, %.3f ms for each budget", r.name, n, sum.calls, 1000*sum.took.Seconds()/float64(n))
 		if i == 0 {
 			s.FirstCalls, s.FirstBytes, s.First = sum.calls, sum.bytes, sum.took.Seconds()
 		}
 	}
 	w.o.Progress("calls with %d budgets", n)
+	w.resting.rest()
+	defer w.resting.wake()
 	return s, w.measure(ctx, &s)
 }
 
-const (
-	lastDeclared = 100 // are measured, one after the other
-	declarers    = 32  // declare the rest: the coordinator gathers what they ask for at once
-)
+// lastDeclared are measured.
+const lastDeclared = 100
 
-// declareMany declares budgets until there are n.
+// declareMany declares budgets until there are n, one after the other: each raises the configuration's number, so the
+// coordinator takes them in turn anyhow.
 func (w *world) declareMany(ctx context.Context, n int) error {
-	var all sync.WaitGroup
-	var next, done atomic.Int64
-	next.Store(int64(w.declared))
-	failed := make(chan error, declarers)
-	for range declarers {
-		all.Go(func() {
-			for len(failed) == 0 {
-				number := int(next.Add(1)) - 1
-				if number >= n {
-					return
-				}
-				if err := w.declare(ctx, number, 1000*int64(w.o.Regions)); err != nil {
-					failed <- err
-					return
-				}
-				if so := w.declared + int(done.Add(1)); so%1000 == 0 {
-					w.o.Progress("%d of %d budgets are declared", so, w.o.Budgets)
-				}
-			}
-		})
+	began, first := time.Now(), w.declared
+	for ; w.declared < n; w.declared++ {
+		if err := w.declare(ctx, w.declared, 1000*int64(w.o.Regions)); err != nil {
+			return err
+		}
+		if so := w.declared + 1; so%1000 == 0 {
+			w.o.Progress("%d of %d budgets are declared, %.2f ms each", so, w.o.Budgets, 1000*time.Since(began).Seconds()/float64(so-first))
+		}
 	}
-	all.Wait()
-	w.declared = max(w.declared, n)
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return nil
+	return nil
+}
+
+// declareTimed is declareMany that says how long each took.
+func (w *world) declareTimed(ctx context.Context, n int) (times []time.Duration, err error) {
+	for w.declared < n {
+		at := time.Now()
+		if err := w.declareMany(ctx, w.declared+1); err != nil {
+			return nil, err
+		}
+		times = append(times, time.Since(at))
 	}
+	return times, nil
 }
 
 // measure takes the cost of quiet calls and of changes.
@@ -120,18 +108,15 @@ func (w *world) quietCall(ctx context.Context, one *region) (cost, error) {
 func (w *world) declare(ctx context.Context, number int, limit int64) error {
 	name := fmt.Sprintf("tenant-%06d/requests", number)
 	weights := map[string]int64{}
-	for _, r := range w.regions {
-		weights[r.name] = 1
+	for _, name := range w.names {
+		weights[name] = 1
 	}
 	body := map[string]any{
 		"budget": name, "unit": "requests", "limit": limit, "match": map[string]string{"tenant": fmt.Sprintf("tenant-%06d", number)},
 		"window": map[string]string{"every": "1m"}, "allocation": map[string]any{"policy": "fixed", "weights": weights},
 	}
 	method, path, headers := http.MethodPost, "/v1/budgets", []string(nil)
-	w.mu.Lock()
-	v := w.versions[name]
-	w.mu.Unlock()
-	if v > 0 {
+	if v := w.versions[name]; v > 0 {
 		method, path, headers = http.MethodPut, path+"/"+name, []string{"If-Match", fmt.Sprintf("%q", fmt.Sprint(v))}
 	}
 	text, err := w.must(ctx, method, path, body, headers...)
@@ -142,8 +127,6 @@ func (w *world) declare(ctx context.Context, number int, limit int64) error {
 		Version int64 `json:"version"`
 	}
 	err = json.Unmarshal(text, &answer)
-	w.mu.Lock()
 	w.versions[name] = answer.Version
-	w.mu.Unlock()
 	return err
 }
