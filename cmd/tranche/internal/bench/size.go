@@ -40,8 +40,10 @@ const (
 	bytesPerUsage     = 800    // table and indexes of rows that are in use, with room for updates within the page
 	logFullPages      = 1.3    // full pages after checkpoints, of 15 minutes
 	microsPerDecision = 40.0   // of the processor, in batches of a hundred
-	etcdPerBudget     = 6800   // a minute budget and its five or so terms, its audit and declaration
-	etcdPerShare      = 640    // and for each region
+	etcdPerBudget     = 3300   // a minute budget and its five or so terms, its audit and declaration
+	etcdPerShare      = 2500   // and for each region: its part of these, and what it states of them
+	closedPerBudget   = 6000   // records of a minute budget's terms of a day
+	closedPerShare    = 4900   // and for each region
 	heapPerBudget     = 20_000 // of a coordinator
 	poolSpare         = 13     // connections for superusers, backups and a person
 )
@@ -79,7 +81,7 @@ func SizeOf(l Load) (Size, error) {
 		LogBytes:    int64(daily * logPerID * logFullPages),
 		Connections: l.Nodes*l.Pool + poolSpare,
 		Processors:  l.Peak * microsPerDecision / 1e6,
-		EtcdBytes:   int64(l.Budgets) * int64(etcdPerBudget+l.Regions*etcdPerShare),
+		EtcdBytes:   int64(l.Budgets) * int64(etcdPerBudget+closedPerBudget+l.Regions*(etcdPerShare+closedPerShare)),
 		MemoryBytes: 64<<20 + int64(l.Budgets)*heapPerBudget,
 		EtcdWrites:  float64(l.Regions) * float64(min(256, l.Budgets)) / 2,
 		PerDay:      int64(daily * bytesPerID),
