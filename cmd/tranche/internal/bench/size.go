@@ -44,7 +44,8 @@ const (
 	etcdPerShare      = 2500   // and for each region: its part of these, and what it states of them
 	closedPerBudget   = 6000   // records of a minute budget's terms of a day
 	closedPerShare    = 4900   // and for each region
-	heapPerBudget     = 20_000 // of a coordinator
+	heapPerBudget     = 24_000 // of a coordinator
+	heapPerClosed     = 33_000 // and for each region: records of a minute budget's terms of a day
 	poolSpare         = 13     // connections for superusers, backups and a person
 )
 
@@ -82,7 +83,7 @@ func SizeOf(l Load) (Size, error) {
 		Connections: l.Nodes*l.Pool + poolSpare,
 		Processors:  l.Peak * microsPerDecision / 1e6,
 		EtcdBytes:   int64(l.Budgets) * int64(etcdPerBudget+closedPerBudget+l.Regions*(etcdPerShare+closedPerShare)),
-		MemoryBytes: 64<<20 + int64(l.Budgets)*heapPerBudget,
+		MemoryBytes: 64<<20 + int64(l.Budgets)*int64(heapPerBudget+l.Regions*heapPerClosed),
 		EtcdWrites:  float64(l.Regions) * float64(min(256, l.Budgets)) / 2,
 		PerDay:      int64(daily * bytesPerID),
 	}
