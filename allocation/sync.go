@@ -123,7 +123,9 @@ type ShareStatement struct {
 	Generation Generation          `json:"generation"` // that the owner has stored
 	Returned   []ReturnedStatement `json:"returned,omitempty"`
 	Usage      []UsageStatement    `json:"usage,omitempty"` // of the periods that were used
-	Held       *Share              `json:"held,omitempty"`  // the share as stored, from the same snapshot; while Frozen asks for it
+	// Partial says that usage was left out, for want of room: in what a coordinator has kept. An owner states all of it.
+	Partial bool   `json:"partial,omitempty"`
+	Held    *Share `json:"held,omitempty"` // the share as stored, from the same snapshot; while Frozen asks for it
 }
 
 // ReturnedStatement says what the owner has returned of each period that starts in [From, Until): a run of periods, or

@@ -87,7 +87,7 @@ func (s *Service) closeTerm(ref allocation.ShareRef) Change {
 	var usage [][]allocation.UsageStatement
 	for _, h := range holders(l.value) {
 		st, _ := s.lastStatement(h, ref)
-		c.Regions, usage = append(c.Regions, s.closedRegion(h, l.value, st.Usage)), append(usage, st.Usage)
+		c.Regions, usage = append(c.Regions, s.closedRegion(h, l.value, st)), append(usage, st.Usage)
 	}
 	s.state.sum(&c, l.value)
 	c.enterPeriods(l.value, usage)
@@ -103,13 +103,15 @@ func (s *Service) closeTerm(ref allocation.ShareRef) Change {
 
 // closedRegion is what an incarnation last stated of a term that is closed now. If it stated nothing of it since etcd went
 // back, it may have been told before that that the term is closed, and will never state it again: then all that it held
-// is counted as spent, which may be too much, and never too little by what this ledger granted.
-func (s *Service) closedRegion(h allocation.Holder, l allocation.Ledger, usage []allocation.UsageStatement) ClosedRegion {
+// is counted as spent, which may be too much, and never too little by what this ledger granted. The same where the document that
+// this replica read had no room for what was stated.
+func (s *Service) closedRegion(h allocation.Holder, l allocation.Ledger, st allocation.ShareStatement) ClosedRegion {
 	sum := ClosedRegion{Holder: h}
-	for _, u := range usage {
+	for _, u := range st.Usage {
 		sum.Spent, sum.Reserved, sum.Overdraft = sum.Spent+u.Spent, sum.Reserved+u.Reserved, sum.Overdraft+u.Overdraft
 	}
-	if now := s.state.descent().History; now.Number > 1 && !s.state.statedUnder(h, refOf(l), now) {
+	now := s.state.descent().History
+	if st.Partial || now.Number > 1 && !s.state.statedUnder(h, refOf(l), now) {
 		sum.Unstated = true
 		sum.Spent = max(sum.Spent, heldOver(l, h)-sum.Reserved)
 	}

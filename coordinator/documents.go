@@ -142,9 +142,10 @@ type StatementDocument struct {
 	Incarnation string                      `json:"incarnation"`
 	Shard       int                         `json:"shard"`
 	Number      int64                       `json:"number"`
-	History     allocation.History          `json:"history,omitzero"` // of etcd, under which it was stated
-	At          time.Time                   `json:"at"`               // arrival
-	Trimmed     bool                        `json:"trimmed,omitempty"`
+	History     allocation.History          `json:"history,omitzero"`   // of etcd, under which it was stated
+	At          time.Time                   `json:"at"`                 // arrival
+	Trimmed     bool                        `json:"trimmed,omitempty"`  // something is left out for want of room: see Partial of a share
+	LeftOut     bool                        `json:"left_out,omitempty"` // and so are whole shares
 	Shares      []allocation.ShareStatement `json:"shares"`
 }
 
@@ -212,7 +213,8 @@ type ClosedRegion struct {
 	Reserved  int64 `json:"reserved"`
 	Overdraft int64 `json:"overdraft"`
 	// Unstated: etcd lost what this incarnation had stated, and its owner, which had been told in the history that was lost
-	// that the term is closed, does not state it any more. All that it held is counted as spent.
+	// that the term is closed, does not state it any more; or the document of its shard had no room for it. All that it held is
+	// counted as spent.
 	Unstated bool `json:"unstated,omitempty"`
 	// Held is what was granted to it and not returned, over all periods. Of a former incarnation, which states nothing any
 	// more, what it neither spent nor reserved is Unrecovered.

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"tranche/allocation"
@@ -71,6 +72,14 @@ func StatementValue(shares []allocation.ShareStatement) []byte {
 		sh.shares[allocation.ShareRef{Budget: st.Budget, Term: st.Term}] = st
 	}
 	return statementValue("us-east", 1, sh)
+}
+
+// Statement reads such a document.
+func Statement(value []byte) (d StatementDocument) {
+	if err := json.Unmarshal(value, &d); err != nil {
+		panic(err)
+	}
+	return d
 }
 
 // Ledgers are all ledgers in the picture.

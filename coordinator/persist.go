@@ -136,14 +136,16 @@ func (sh *shard) durable() int64 {
 }
 
 // statementValue is a shard's document, within its bound: the usage of the oldest periods is left out first. It is the
-// least missed: those periods are over, and the closing comes from the replicas' memory.
+// least missed: those periods are over, and the closing comes from the memory of the replica that was told. A share of which
+// something is left out says so, also to a replica that writes it on; a record that is made from it counts all that was held as
+// spent (see closedRegion).
 func statementValue(region string, n int, sh *shard) []byte {
 	d := StatementDocument{
 		Format: documentFormat, Region: region, Incarnation: sh.incarnation, Shard: n, Number: sh.number, History: sh.under, At: sh.at,
-		Shares: make([]allocation.ShareStatement, 0, len(sh.shares)),
+		Shares: make([]allocation.ShareStatement, 0, len(sh.shares)), Trimmed: sh.dropped, LeftOut: sh.dropped,
 	}
 	for _, st := range sh.shares {
-		d.Shares = append(d.Shares, st)
+		d.Shares, d.Trimmed = append(d.Shares, st), d.Trimmed || st.Partial
 	}
 	slices.SortFunc(d.Shares, func(a, b allocation.ShareStatement) int {
 		if a.Term != b.Term {
@@ -161,13 +163,14 @@ func statementValue(region string, n int, sh *shard) []byte {
 		for ; i < len(d.Shares) && excess > 0; i++ {
 			usage, _ := json.Marshal(d.Shares[i].Usage)
 			excess -= len(usage)
+			d.Shares[i].Partial = d.Shares[i].Partial || len(d.Shares[i].Usage) > 0
 			d.Shares[i].Usage, d.Trimmed = nil, true
 		}
 		value = encode(d)
 	}
 	for len(value) > maxStatementBytes {
 		// Still too much: whoever reads it knows that it is not the whole shard.
-		d.Shares, d.Trimmed = d.Shares[len(d.Shares)/8+1:], true
+		d.Shares, d.Trimmed, d.LeftOut = d.Shares[len(d.Shares)/8+1:], true, true
 		value = encode(d)
 	}
 	return value

@@ -67,6 +67,7 @@ type shard struct {
 	under       allocation.History // of etcd, under which it was stated
 	at          time.Time
 	shares      map[allocation.ShareRef]allocation.ShareStatement
+	dropped     bool // a document that was too large left whole shares out, and the owner did not state all since
 	doc         *doc[StatementDocument]
 	unwritten   time.Time // since when the document is behind; zero: it is not
 }
@@ -203,8 +204,40 @@ func (s *state) enterStatement(e Event) error {
 			s.keepFormer(r, sh)
 		}
 		sh.incarnation, sh.number, sh.under, sh.at, sh.unwritten = d.value.Incarnation, d.value.Number, d.value.History, d.value.At, time.Time{}
+		if sh.dropped = false; d.value.Trimmed {
+			sh.forgetUsage(shares, d.value.LeftOut)
+		}
 		s.setShares(r, sh, shares, !d.value.Trimmed)
 	})
+}
+
+// forgetUsage notes what a document that was too large leaves out: the usage of some shares, or whole ones, of which what is known
+// is older than the document. A program that did not say so of a share left out the usage of any that has none.
+func (sh *shard) forgetUsage(shown []allocation.ShareStatement, leftOut bool) {
+	there, said := map[allocation.ShareRef]bool{}, leftOut
+	for _, st := range shown {
+		there[allocation.ShareRef{Budget: st.Budget, Term: st.Term}] = true
+		said = said || st.Partial
+	}
+	for i := range shown {
+		shown[i].Partial = shown[i].Partial || !said && len(shown[i].Usage) == 0
+	}
+	if sh.dropped = leftOut || !said; !sh.dropped {
+		return
+	}
+	for ref, st := range sh.shares {
+		if !there[ref] {
+			st.Usage, st.Partial = nil, true
+			sh.shares[ref] = st
+		}
+	}
+}
+
+// of is what is known of a share.
+func (sh *shard) of(ref allocation.ShareRef) allocation.ShareStatement {
+	st, known := sh.shares[ref]
+	st.Partial = st.Partial || !known && sh.dropped
+	return st
 }
 
 // setShares enters the accounts of a newer statement; whole says that it holds all shares of its shard.

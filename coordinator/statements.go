@@ -147,13 +147,14 @@ func (s *Service) enterStatements(call allocation.SyncCall, arrived time.Time) [
 		whole := st.Base == 0
 		if sh.incarnation != call.Incarnation {
 			s.state.keepFormer(r, sh)
-			sh.incarnation, sh.number, sh.shares = call.Incarnation, 0, nil
+			sh.incarnation, sh.number, sh.shares, sh.dropped = call.Incarnation, 0, nil, false
 		}
 		if newer && joins {
 			sh.number, sh.under, sh.at = st.Number, call.History, arrived.UTC()
 			if sh.unwritten.IsZero() {
 				sh.unwritten = arrived
 			}
+			sh.dropped = sh.dropped && !whole
 			s.state.setShares(r, sh, st.Shares, whole)
 		}
 		acks = append(acks, allocation.ShardAck{Shard: st.Shard, Number: sh.durable(), Whole: newer && !joins})

@@ -300,7 +300,7 @@ func (s *Service) lastStatement(h allocation.Holder, ref allocation.ShareRef) (a
 		return s.state.formerStatement(h, ref)
 	}
 	at := sh.at
-	return sh.shares[ref], &at
+	return sh.of(ref), &at
 }
 
 func (s *Service) newLine(l allocation.Ledger, h allocation.Holder, st allocation.ShareStatement, statedAt *time.Time) *StrandedLine {
