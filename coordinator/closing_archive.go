@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"tranche/allocation"
 )
 
 // Records of closed terms move out of etcd once they are older than the retention:
@@ -83,4 +85,29 @@ func (s *Service) closingsPage(f StrandedFilter, after string, most int) (*Evide
 		page = append(page, found[key])
 	}
 	return evidence, page, nil
+}
+
+// archivedAt is the record in the archive of the term that holds an instant; nil: it has none.
+func (s *Service) archivedAt(budget string, at allocation.Instant) (*Closing, error) {
+	if s.config.ClosingArchive == nil {
+		return nil, nil
+	}
+	for after := closingKey(budget, 0); ; {
+		page, err := s.config.ClosingArchive.Page(after, func(b string) bool { return b == budget }, maxClosingsAnswered)
+		if err != nil {
+			return nil, fmt.Errorf("read the archive of closings: %w", err)
+		}
+		for i := range page {
+			switch p := page[i].Periods; {
+			case p.Start() > at:
+				return nil, nil
+			case at < p.End():
+				return &page[i], nil
+			}
+		}
+		if len(page) < maxClosingsAnswered {
+			return nil, nil
+		}
+		after = page[len(page)-1].Key()
+	}
 }

@@ -161,6 +161,15 @@ func TestLateStatementForTheArchive(t *testing.T) {
 	if n := len(get[coordinator.LedgersPage](w, r, "/v1/ledgers/acme/requests").Closings); n != 0 {
 		t.Fatalf("etcd keeps %d records", n)
 	}
+	// A receipt of then is explained with the record, where it is now; one of a term that was never closed is not.
+	last := allocation.Period{Start: first.Until - 60, End: first.Until}
+	if now := w.explainOf(r, away.refusal(allocation.CeilingReached, last, 1)).Now; now.Period != coordinator.PeriodClosed || now.Closing == nil || now.Closing.Term != first.Term || now.Closing.Key() != before.Key() {
+		t.Errorf("explained by %+v", now)
+	}
+	long := allocation.Period{Start: first.Term - 86400*365, End: first.Term - 86400*365 + 60}
+	if now := w.explainOf(r, away.refusal(allocation.CeilingReached, long, 1)).Now; now.Period != coordinator.PeriodForgotten || now.Closing != nil {
+		t.Errorf("of a year before: %+v", now)
+	}
 	for range 2 {
 		away.comesBack(r, away.call())
 	}

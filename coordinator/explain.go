@@ -98,9 +98,22 @@ type ExplainedStranding struct {
 }
 
 // explain checks a receipt, and says what it means. It needs nothing that was stored of the refusal.
-func (s *Service) explain(text string) ExplainAnswer {
+func (s *Service) explain(text string) (ExplainAnswer, error) {
 	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
+	a := s.explainKnown(text)
+	s.state.mu.Unlock()
+	if a.Now == nil || a.Now.Period != PeriodForgotten || a.Receipt.Period == nil {
+		return a, nil
+	}
+	c, err := s.archivedAt(a.Now.Budget, a.Receipt.Period.Start)
+	if c != nil {
+		a.Now.Period, a.Now.Closing = PeriodClosed, c
+	}
+	return a, err
+}
+
+// explainKnown is explain by what etcd has.
+func (s *Service) explainKnown(text string) ExplainAnswer {
 	a := ExplainAnswer{Evidence: s.evidence()}
 	sealed, err := allocation.ParseReceipt(text)
 	if err != nil {

@@ -15,7 +15,8 @@ func (s *Service) explainRoutes(mux *http.ServeMux) {
 		if q.Receipt == "" {
 			return reply{}, invalid("receipt", "is missing", "give the receipt that came with the refusal, like tr1.…")
 		}
-		return ok(s.explain(q.Receipt)), nil
+		a, err := s.explain(q.Receipt)
+		return ok(a), err
 	})
 	s.route(mux, "GET /v1/estimates", readers, func(call) (reply, error) { return ok(s.estimates()), nil })
 }
