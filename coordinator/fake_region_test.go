@@ -137,6 +137,10 @@ func (f *fakeRegion) apply(a allocation.SyncAnswer) {
 	blank := f.history == (allocation.History{})
 	if stored != f.history {
 		f.history, f.config, f.through = stored, 0, 0
+		for name, b := range f.budgets {
+			b.Number = 0
+			f.budgets[name] = b
+		}
 	}
 	if a.History == stored {
 		f.frozen = a.Frozen

@@ -35,6 +35,9 @@ func (c LostChange) text() string {
 	if c.Had == 0 {
 		return fmt.Sprintf("%s (its declaration, version %d)", c.Budget, c.Version)
 	}
+	if c.Had == c.Version {
+		return fmt.Sprintf("%s (version %d, which was given out twice)", c.Budget, c.Version)
+	}
 	return fmt.Sprintf("%s (version %d, etcd had %d)", c.Budget, c.Version, c.Had)
 }
 

@@ -213,13 +213,14 @@ func (s *Service) restateBudget(w *restating, held allocation.Share) {
 	now := s.state.descent().History
 	known := b.next.beforeHistory(now)
 	switch {
-	case held.Version <= known:
+	case held.Version < known || held.Version == known && (b.next.Lost || !saysOtherwise(held, b.next)):
 	case b.next.Lost:
 		b.next.Version = held.Version // see lostChanges, which names it
 	default:
 		ours := allocation.ConfiguredBudget{Budget: b.next.Budget, Version: b.next.Version, Deleted: b.next.Deleted}
 		theirs := ours
-		theirs.Version, theirs.Budget.Limit = held.Version, latestLimit(held)
+		theirs.Version = held.Version
+		theirs.Budget.Limit, _ = latestLimit(held)
 		theirs.Budget.Override = nil // of theirs only the limit is known
 		both, version := allocation.Stricter(ours, theirs), max(s.state.versionAfter(b.next.Version, b.next.Under), held.Version+lineGap)
 		if b.next.Under == now && held.Version < b.next.Version && both.Budget.LimitOrZero() == b.next.Budget.LimitOrZero() {
@@ -229,6 +230,17 @@ func (s *Service) restateBudget(w *restating, held allocation.Share) {
 		b.next.Budget, b.next.Version, b.next.Number, b.next.Changed = both.Budget, version, w.config, s.now().UTC()
 		b.next.Under, b.next.Before, b.next.LostVersion = now, known, max(b.next.LostVersion, held.Version)
 	}
+}
+
+// saysOtherwise says whether a share of the same version as a budget is of another one: etcd had gone back, and gave the version
+// out a second time before anybody noticed. The stricter of both then counts, under a version of its own, and no ledger takes
+// the one for the other.
+func saysOtherwise(held allocation.Share, b BudgetDocument) bool {
+	if len(held.Entries) == 0 {
+		return false
+	}
+	limit, from := latestLimit(held)
+	return *limit != b.Budget.LimitIn(from) || !held.Template && !samePolicy(held.Policy, b.Budget.Allocation)
 }
 
 // writeRestated puts the budgets into the change, and the deployment's number if it was raised.
@@ -250,16 +262,15 @@ func (s *Service) writeRestated(w *restating) Change {
 	return w.change
 }
 
-// latestLimit is the limit of the share's last periods: that of its version.
-func latestLimit(held allocation.Share) *int64 {
+// latestLimit is the limit of the share's last periods, that of its version, and where they begin.
+func latestLimit(held allocation.Share) (of *int64, from allocation.Instant) {
 	var limit int64
-	from := allocation.Instant(0)
 	for _, e := range held.Entries {
 		if e.Class == allocation.General && e.From >= from {
 			limit, from = e.Limit, e.From
 		}
 	}
-	return &limit
+	return &limit, from
 }
 
 // named are the regions that the freeze waits for beside the registered ones.

@@ -60,6 +60,8 @@ func Seeds() []Seed {
 		{Seed: 52234, Reason: "a region that drains had given permits back before, which were counted after: they were granted to it again"},
 		{Seed: 52150, Reason: "a handover was called off before what an earlier run had begun was there: the owner stayed stopped, and the person took it for done"},
 		{Seed: 51039, Reason: "an etcd that went back unnoticed gave a version of a budget out once more: the checker knew of no second limit"},
+		{Seed: 5415, Reason: "as 51039, by an override that ended"},
+		{Seed: 12, For: 45 * time.Second, Kind: "lost-together", Reason: "etcd went back once more after all had stated: the checker had forgotten what was spent under a limit that was lost"},
 		{Seed: 53036, Reason: "a write-off says what a replica saw a moment ago: the checker compared it with what is held now"},
 		{Seed: 54024, Reason: "a region stated a return and was removed before it was counted: the checker took it for one of a database that is gone"},
 		{Seed: 576, For: 40 * time.Second, Reason: "word of a broken connection is lost, too: lanes must not wait for ever"},

@@ -101,6 +101,7 @@ func testHeed(o *owner) {
 	known := o.answer()
 	known.Acknowledged = []allocation.ShardAck{{Shard: before.Shard, Number: before.Number}}
 	known.Config, known.DocumentsThrough = 12, 12
+	known.Budgets = []allocation.ConfiguredBudget{{Budget: budget("c", 50), Version: 3, Number: 12}}
 	o.apply(known)
 	if l := o.load(); l.Config != 12 || l.DocumentsThrough != 12 {
 		o.Fatalf("%d, %d", l.Config, l.DocumentsThrough)
@@ -126,7 +127,14 @@ func testHeed(o *owner) {
 	o.apply(newer)
 	again := newer
 	again.Regions = []string{"eu", "us"}
+	// An etcd that had gone back gave version 3 out a second time, under a lower number, before anybody noticed.
+	again.Budgets = []allocation.ConfiguredBudget{{Budget: budget("c", 80), Version: 3, Number: 7}}
 	o.apply(again)
+	o.hasBudget(again.Budgets[0])
+	older := again
+	older.Budgets = []allocation.ConfiguredBudget{{Budget: budget("c", 90), Version: 2, Number: 8}}
+	o.apply(older)
+	o.hasBudget(again.Budgets[0])
 	if o.share("a").Generation.Number != 2 {
 		o.Fatal("it took nothing of the present history")
 	}
@@ -139,6 +147,16 @@ func testHeed(o *owner) {
 		o.Fatalf("%+v, %v", call.History, call.Regions)
 	}
 	o.forgetsRemoved(again)
+}
+
+// hasBudget says whether a budget is stored as it was told.
+func (o *owner) hasBudget(want allocation.ConfiguredBudget) {
+	all, err := o.Other.Load(o.Context(), 0)
+	o.must(err)
+	i := slices.IndexFunc(all.Budgets, func(b allocation.ConfiguredBudget) bool { return b.Budget.Name == want.Budget.Name })
+	if i < 0 || all.Budgets[i].Version != want.Version || all.Budgets[i].Number != want.Number || all.Budgets[i].Budget.LimitOrZero() != want.Budget.LimitOrZero() {
+		o.Fatalf("%+v, and it was told %+v", all.Budgets, want)
+	}
 }
 
 // A refusal stops the region until it is lifted; one that tells of lost marks, or of another incarnation, is not lifted.

@@ -32,6 +32,7 @@ func (s *Store) Apply(ctx context.Context, rw regional.Writer, answer allocation
 		switch {
 		case a.heeded != a.life.history && !a.blank():
 			b.Queue(heedHistory, a.heeded.Number, a.heeded.Stamp)
+			b.Queue(forgetNumbers)
 			b.Queue(forgetBases)
 			return b, nil
 		case a.life.lost || a.life.stopped == allocation.Sealed:

@@ -58,6 +58,10 @@ set deployment = $1, incarnation = $2, lost = false, stopped = '', detail = '', 
     elsewhere = '[]'
 where id = 1`
 
+	// A version of a budget may have been given out a second time, with other content, by an etcd that had gone back before
+	// anybody noticed. So one of the same version that is told under the new history takes its place.
+	forgetNumbers = `update tranche.budgets set number = 0 where number <> 0`
+
 	// Numbers go on: an acknowledgement that is late names none of the new ones.
 	forgetStatements = `delete from tranche.statements`
 	forgetBases      = `

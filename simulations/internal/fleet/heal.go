@@ -132,6 +132,7 @@ func (f *fleet) missing() (list []string) {
 	f.moves.missing(say)
 	f.missingOfActs(say)
 	f.missingRegister(say)
+	f.missingVersion(say)
 	for _, ref := range f.check.openLedgers() {
 		f.missingOfLedger(ref, now, say)
 	}

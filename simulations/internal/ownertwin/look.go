@@ -99,3 +99,8 @@ func (db *Database) Catalogue() *allocation.Catalogue {
 func (db *Database) Keys(ref allocation.ShareRef) []allocation.UsageKey {
 	return slices.Clone(db.tables.ofShare[ref])
 }
+
+// Budgets are those that the owner has stored.
+func (db *Database) Budgets() []allocation.ConfiguredBudget {
+	return db.tables.loaded(0).Budgets
+}

@@ -22,6 +22,12 @@ func (x *transaction) heed(h allocation.History) error {
 			r.history, r.config, r.documents = h, 0, 0
 		}
 	}))
+	x.change(func(t *tables) {
+		for name, b := range t.budgets {
+			b.Number = 0 // what is told now under the same version takes its place
+			t.budgets[name] = b
+		}
+	})
 	for shard := range x.db.tables.shards {
 		if x.db.tables.shards[shard].acked == 0 {
 			continue
