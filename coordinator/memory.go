@@ -123,6 +123,8 @@ func (c *Committer) recall(ctx context.Context) (recollection, error) {
 		if len(r.Tried) > 0 {
 			return found, c.fenceRecalled(ctx, r)
 		}
+	case now.Count == 0 && r.Left.Count == 0:
+		// It ended before its first write was answered, which may never have arrived.
 	case now.Count == 0 && c.runtime.Now().Sub(r.At) > markKept/2:
 		// Another process may have swept it.
 	default:
