@@ -58,6 +58,7 @@ type checks struct {
 	modes      map[modeKey]string // how each id is enforced
 	doomed     map[string]bool    // incarnations of which a commit was lost
 	departed   map[string]bool    // incarnations that were the present one of a region when that was removed
+	spent      map[spentKey]int64 // what each incarnation ever spent
 	acts       actsView
 }
 
@@ -81,7 +82,7 @@ func newChecks(f *fleet) *checks {
 		admissions: map[claimKey][]*admissionView{}, lives: map[string]*life{}, databases: map[string]*ownertwin.Database{}, copies: map[string][]*ownertwin.Database{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, closed: map[string]allocation.Instant{}, sealed: map[sealKey]bool{}, judged: map[int]int{},
 	}
 	c.linear, c.modes, c.doomed = newLinear(c), map[modeKey]string{}, map[string]bool{}
-	c.departed = map[string]bool{}
+	c.departed, c.spent = map[string]bool{}, map[spentKey]int64{}
 	c.actsAgain()
 	f.etcd.OnCommit = c.revision
 	c.order = newOrder(c)

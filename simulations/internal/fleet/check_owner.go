@@ -19,6 +19,7 @@ func (c *checks) commit(x *ownertwin.Commit) {
 	}
 	c.closed[r.name] = max(c.closed[r.name], r.db.ClosedBefore())
 	c.judgeLife(r, x)
+	c.noteSpent(r, x)
 	c.must(!x.IntoClosed, 6, "%s inserts ids into a table that is closed: they may be forgotten too early, or be there twice", r.name)
 	c.judgeShares(r, x)
 	c.judgeCharges(r, x)

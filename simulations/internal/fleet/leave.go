@@ -131,11 +131,31 @@ func (c *checks) judgeRemoval(d coordinator.RegionDocument) {
 	}
 }
 
-// spentBy is what a holder spent of a period, as far as its database is there to say so.
+// spentKey is one holder's part of a period.
+type spentKey struct {
+	allocation.Holder
+	ref allocation.ShareRef
+	allocation.UsageKey
+}
+
+// noteSpent remembers what an incarnation spends: an owner that starts over counts anew, in the same rows. What it still
+// reserves then is nothing that it spent: that may be stranded, and is to be written off.
+func (c *checks) noteSpent(r *region, x *ownertwin.Commit) {
+	if x.StartsOver {
+		return
+	}
+	for _, u := range x.Usage {
+		k := spentKey{allocation.Holder{Region: r.name, Incarnation: x.Incarnation}, allocation.ShareRef{Budget: u.After.Budget, Term: u.After.Term}, u.After.UsageKey}
+		c.spent[k] = max(c.spent[k], u.After.Spent)
+	}
+}
+
+// spentBy is what a holder spent of a period: by its own row, or, where its database has another incarnation by now or is
+// gone, as much as it ever did. It has stated that before.
 func (c *checks) spentBy(ref allocation.ShareRef, k allocation.UsageKey, h allocation.Holder) int64 {
 	db := c.databaseOf(h.Region)
 	if db == nil || db.Incarnation() != h.Incarnation {
-		return 0
+		return c.spent[spentKey{h, ref, k}]
 	}
 	u, _ := db.Row(ref, k)
 	return u.Spent
