@@ -70,5 +70,6 @@ func Seeds() []Seed {
 		{Seed: 9, Kind: "restore-copy", Reason: "a release of an id whose commit was lost is stored, and charges nothing: the checker took it for a second admission"},
 		{Seed: 105, Kind: "restore-logically", Reason: "an owner that has just started over settles what it knows, and has heard of no ledger yet"},
 		{Seed: 8, Kind: "local-commit-lost", Reason: "the synchronous replica of that run had never had a commit: the loss was greater than the fault says"},
+		{Seed: 239, Reason: "a reservation that had been settled ran out in a database that had gone back, which was then restored once more: the checker counted both"},
 	}
 }

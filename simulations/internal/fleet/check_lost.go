@@ -33,9 +33,9 @@ func (v *admissionView) counted(gone func(*ownertwin.Commit) bool) map[allocatio
 		switch {
 		case !gone(s.commit):
 			held = s.is
-		case s.commit.StartsOver && (ended(lost) || ended(held)):
+		case (s.commit.StartsOver || lapsed(s.is)) && (ended(lost) || ended(held)):
 			// It had ended before, in what was lost or in what a second backup brought back; that an incarnation counted it as
-			// spent once more is lost, too.
+			// spent once more, or that it ran out in a database that had gone back, is lost, too.
 		case s.commit.Acknowledged:
 			lost = s.is
 		}
@@ -61,6 +61,11 @@ func (v *admissionView) counted(gone func(*ownertwin.Commit) bool) map[allocatio
 
 // ended says whether an admission is known, and no open reservation.
 func ended(a *allocation.Admission) bool { return a != nil && a.State != allocation.StateReserved }
+
+// lapsed says whether a reservation ran out: nobody was told of that by an answer of their own.
+func lapsed(a *allocation.Admission) bool {
+	return a.State == allocation.StateLapsedSpent || a.State == allocation.StateLapsedReleased
+}
 
 // recount enters what an admission counts, and is, after something of it changed.
 func (c *checks) recount(v *admissionView) {
