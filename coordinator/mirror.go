@@ -58,6 +58,9 @@ type Mirror struct {
 	readAt   time.Time   // start of the latest read that the mirror is as new as
 	reads    []read      // those that it is not yet as new as, oldest first
 	waiting  waiters     // for revision to rise, or for the end
+	awaited  int64       // the highest revision that one of them may wait for
+	begun    int         // reads that were begun
+	latest   answered    // the read that was answered last
 	resets   int         // how often everything was read
 	giveUp   func(error) // ends the watch under way
 	standing Item        // what the mirror shows of etcd's descent: see mirror_descent.go
@@ -66,6 +69,12 @@ type Mirror struct {
 type read struct {
 	revision int64
 	at       time.Time
+}
+
+// answered is what a read said; they are numbered as they were begun.
+type answered struct {
+	number   int
+	revision int64
 }
 
 // NewMirror makes a mirror of the store. One goroutine calls apply, in the order of the revisions; with reset, events are
@@ -93,15 +102,19 @@ func (m *Mirror) Evidence() (revision int64, readAt time.Time) {
 	return m.revision, m.readAt
 }
 
-// WaitFor returns once the mirror shows at least the revision, such as that of an own commit.
+// WaitFor returns once the mirror shows at least the revision, such as that of an own commit. In a store that went back to
+// before it that may never be, if nobody writes until it is: then the wait ends with an error, once a read says so.
 func (m *Mirror) WaitFor(ctx context.Context, revision int64) error {
 	changed := m.Runtime.NewSignal()
 	defer m.leave(changed)
+	since := m.readsBegun()
 	for {
-		reached, ended := m.look(revision, changed)
+		reached, back, ended := m.look(revision, since, changed)
 		switch {
 		case reached:
 			return nil
+		case back:
+			return fmt.Errorf("wait for revision %d: %w", revision, errWentBack)
 		case ended:
 			return fmt.Errorf("wait for revision %d: the mirror has ended", revision)
 		case ctx.Err() != nil:
@@ -111,15 +124,18 @@ func (m *Mirror) WaitFor(ctx context.Context, revision int64) error {
 	}
 }
 
-// look says whether the mirror shows the revision; if it does not, the next change notifies the signal.
-func (m *Mirror) look(revision int64, changed Signal) (reached, ended bool) {
+// look says whether the mirror shows the revision, or a read that began since then says that the store does not have it; if
+// neither, the next change notifies the signal. A read from before says nothing: the revision may be of a later write.
+func (m *Mirror) look(revision int64, since int, changed Signal) (reached, back, ended bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	reached = m.loaded && m.revision >= revision
-	if !reached && !m.ended {
+	back = m.latest.number > since && m.latest.revision < revision
+	if !reached && !back && !m.ended {
 		m.waiting.add(changed)
+		m.awaited = max(m.awaited, revision)
 	}
-	return reached, m.ended
+	return reached, back, m.ended
 }
 
 func (m *Mirror) leave(changed Signal) {

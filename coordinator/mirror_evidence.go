@@ -60,6 +60,8 @@ func (m *Mirror) readOften(ctx context.Context) {
 func (m *Mirror) readOnce(ctx context.Context) {
 	m.mu.Lock()
 	before := m.revision
+	m.begun++
+	number := m.begun
 	m.mu.Unlock()
 	at := m.Runtime.Now()
 	ctx, cancel := m.Runtime.WithTimeout(ctx, readTimeout)
@@ -67,7 +69,26 @@ func (m *Mirror) readOnce(ctx context.Context) {
 	if items, revision, err := m.store.Range(ctx, historyKey); err == nil {
 		m.noteRead(read{revision, at}, before)
 		m.noteStanding(items, before)
+		m.noteAnswer(answered{number, revision})
 	}
+}
+
+// noteAnswer wakes those who may wait for a revision that the store does not have.
+func (m *Mirror) noteAnswer(a answered) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.latest = a
+	if a.revision < m.awaited {
+		m.awaited = 0
+		m.waiting.wake()
+	}
+}
+
+// readsBegun is how many reads were begun.
+func (m *Mirror) readsBegun() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.begun
 }
 
 // noteRead counts a read that began when the mirror was at the revision before.

@@ -97,6 +97,8 @@ func asProblem(err error) *Problem {
 		return problem(http.StatusServiceUnavailable, CodeUnavailable, "others kept changing the same documents; nothing was changed", "try again")
 	case errors.Is(err, ErrUnavailable):
 		return problem(http.StatusServiceUnavailable, CodeUnavailable, ErrUnavailable.Error()+"; nothing was changed", "try again in a moment; `tranche status` shows the etcd members")
+	case errors.Is(err, errWentBack):
+		return problem(http.StatusServiceUnavailable, CodeUnavailable, errWentBack.Error()+"; nothing was changed", "try again in a moment; `tranche recover` shows what is lost")
 	case errors.Is(err, ErrStopped):
 		return problem(http.StatusServiceUnavailable, CodeUnavailable, ErrStopped.Error(), "ask another coordinator")
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
