@@ -66,6 +66,7 @@ func Seeds() []Seed {
 		{Seed: 54024, Reason: "a region stated a return and was removed before it was counted: the checker took it for one of a database that is gone"},
 		{Seed: 399, Reason: "a region was removed, registered again and removed once more: the checker had forgotten what its first incarnation had spent of a period that still ran"},
 		{Seed: 571, For: time.Minute, Reason: "etcd went back between the only coordinator's write and its reading it back: it waited for ever, for a revision that was gone"},
+		{Seed: 453, For: time.Minute, Reason: "a handover's copy was made while the old database's replica was away: the copy's was away for good"},
 		{Seed: 576, For: 40 * time.Second, Reason: "word of a broken connection is lost, too: lanes must not wait for ever"},
 		{Seed: 8, Kind: "restore-copy", Reason: "ids of a history that was lost were charged from the state that they had there: the checker took it for a lie"},
 		{Seed: 9, Kind: "restore-copy", Reason: "a release of an id whose commit was lost is stored, and charges nothing: the checker took it for a second admission"},

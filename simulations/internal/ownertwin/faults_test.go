@@ -314,6 +314,30 @@ func TestLocalOnly(t *testing.T) {
 	})
 }
 
+// A copy is on another server, with a disk and a replica of its own: what is wrong with the first one's, when it is made, is
+// not wrong with the copy's, where nobody would ever end it.
+func TestCopyHasItsOwnFaults(t *testing.T) {
+	play(t, 1, func(s *stage) {
+		s.db.SetReplica(true, false)
+		s.must(s.spend("one"))
+		usual := s.db.Disk
+		s.db.Disk = 10 * time.Second
+		s.db.SetReplica(true, true)
+		s.db.CancelReplicaWaits(true)
+		c := s.db.Clone(s.world, "copy")
+		if c.Disk != usual || !c.SyncReplica || c.ReplicaAway || c.CancelWaits {
+			t.Errorf("the copy: %+v", c.Faults)
+		}
+		s.db.Destroy()
+		s.at.Point(c)
+		s.w = s.writer()
+		s.must(s.spend("two"))
+		if !c.log[len(c.log)-1].replica {
+			t.Error("the copy's own replica lacks a commit that was acknowledged")
+		}
+	})
+}
+
 // A node that stands still between its round trips finds its transaction ended.
 func TestPausedInBatch(t *testing.T) {
 	play(t, 1, func(s *stage) {

@@ -224,9 +224,9 @@ func sortEntries(list []*entry) {
 // Clone starts a copy of the database's files on another server, while the first one goes on: the same identity.
 func (db *Database) Clone(w *world.World, name string) *Database {
 	c := New(db.net, w, db.truth, name, db.tables.owner.region)
-	disk := c.Disk // its own: what makes another's slow does not end here when it ends there
+	own := c.Faults // of its disk and its replica: what is wrong with another's does not end here when it ends there
 	c.Faults, c.home = db.Faults, db.home
-	c.Disk = disk
+	c.Disk, c.ReplicaAway, c.CancelWaits = own.Disk, own.ReplicaAway, own.CancelWaits
 	b := db.Backup()
 	c.tables, c.base, c.kept = b.tables, b.tables.clone(), b.kept
 	w.Trace("pg.clone", fmt.Sprintf("%s from %s", name, db.name))
