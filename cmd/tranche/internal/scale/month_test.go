@@ -36,8 +36,11 @@ func TestMonthIsSteady(t *testing.T) {
 
 func TestMonthsThatAreRefused(t *testing.T) {
 	for _, o := range []MonthOptions{
-		{Budgets: 9, Regions: 2, Days: 3}, {Budgets: 20_001, Regions: 2, Days: 3}, {Budgets: 10, Regions: 2, Days: 2},
-		{Budgets: 10, Regions: 2, Days: 63}, {Budgets: 10, Regions: 1, Days: 3},
+		{Budgets: 9, Regions: 2, Days: 3},
+		{Budgets: 20_001, Regions: 2, Days: 3},
+		{Budgets: 10, Regions: 2, Days: 2},
+		{Budgets: 10, Regions: 2, Days: 63},
+		{Budgets: 10, Regions: 1, Days: 3},
 	} {
 		if _, err := MeasureMonth(t.Context(), o); err == nil {
 			t.Errorf("%+v is taken", o)
