@@ -63,7 +63,9 @@ func (c *checks) capOf(k allocation.UsageKey, l *ledgerView, used int64) int64 {
 	if !there {
 		return l.limitOf(k.Period)
 	}
-	o.lost = min(o.lost, used-c.usedByPresent(k))
-	c.outlived[k] = o
+	if !c.unnoticed && c.standing.Freeze == nil { // else etcd may take one that was replaced for the present one again
+		o.lost = min(o.lost, used-c.usedByPresent(k))
+		c.outlived[k] = o
+	}
 	return max(l.limitOf(k.Period), min(l.highest, o.lost+o.held))
 }
