@@ -90,16 +90,21 @@ func writeOffSpends() storeSeam {
 	})
 }
 
-// onCancel shows every transaction that cancels a raise.
-func onCancel(change func(t *coordinator.Txn, c coordinator.Compensation)) storeSeam {
+// onPut shows every transaction that writes a document in a state that is looked for.
+func onPut[T any](prefix string, wanted func(T) bool, change func(t *coordinator.Txn, d T)) storeSeam {
 	return storeSeam{commit: func(ctx context.Context, s coordinator.Store, t coordinator.Txn) (coordinator.TxnResult, error) {
 		for _, p := range t.Puts {
-			if c, is := decoded[coordinator.Compensation](p, compensationsAt); is && c.State == coordinator.CompensationCancelled {
-				change(&t, c)
+			if d, is := decoded[T](p, prefix); is && wanted(d) {
+				change(&t, d)
 			}
 		}
 		return s.Commit(ctx, t)
 	}}
+}
+
+// onCancel shows every transaction that cancels a raise.
+func onCancel(change func(t *coordinator.Txn, c coordinator.Compensation)) storeSeam {
+	return onPut(compensationsAt, func(c coordinator.Compensation) bool { return c.State == coordinator.CompensationCancelled }, change)
 }
 
 // cancelKeepsRaise notes that a raise is over, and leaves the limit where it is.

@@ -1,7 +1,6 @@
 package mutants
 
 import (
-	"context"
 	"slices"
 	"time"
 
@@ -20,14 +19,7 @@ var unfinished = arena{name: "moves that cannot finish", long: 60 * time.Second,
 
 // onEnd shows every transaction that ends a move which cannot finish.
 func onEnd(change func(t *coordinator.Txn, d coordinator.Rebalance)) storeSeam {
-	return storeSeam{commit: func(ctx context.Context, s coordinator.Store, t coordinator.Txn) (coordinator.TxnResult, error) {
-		for _, p := range t.Puts {
-			if d, is := decoded[coordinator.Rebalance](p, rebalancesAt); is && d.State == coordinator.RebalanceEnded {
-				change(&t, d)
-			}
-		}
-		return s.Commit(ctx, t)
-	}}
+	return onPut(rebalancesAt, func(d coordinator.Rebalance) bool { return d.State == coordinator.RebalanceEnded }, change)
 }
 
 // endAndKeepAsking notes that a move is over, and leaves what was asked of the giver as it is.

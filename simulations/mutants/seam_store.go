@@ -120,6 +120,18 @@ func reopenClosed() storeSeam {
 	}}
 }
 
+// comparesAsRead has a transaction compare what truly stood in the store, where a seam changed what was read.
+func comparesAsRead(was map[string][]byte) func(context.Context, coordinator.Store, coordinator.Txn) (coordinator.TxnResult, error) {
+	return func(ctx context.Context, s coordinator.Store, t coordinator.Txn) (coordinator.TxnResult, error) {
+		for i := range t.Compares {
+			if value, changed := was[string(t.Compares[i].Value)]; changed {
+				t.Compares[i].Value = value
+			}
+		}
+		return s.Commit(ctx, t)
+	}
+}
+
 // openAnew forgets how far the terms of a deleted budget were opened, as if its document had gone with it.
 func openAnew() storeSeam {
 	was := map[string][]byte{}
@@ -137,14 +149,7 @@ func openAnew() storeSeam {
 				was[string(i.Value)] = value
 			}
 		},
-		commit: func(ctx context.Context, s coordinator.Store, t coordinator.Txn) (coordinator.TxnResult, error) {
-			for i := range t.Compares {
-				if value, changed := was[string(t.Compares[i].Value)]; changed {
-					t.Compares[i].Value = value
-				}
-			}
-			return s.Commit(ctx, t)
-		},
+		commit: comparesAsRead(was),
 	}
 }
 

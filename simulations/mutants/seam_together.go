@@ -1,7 +1,6 @@
 package mutants
 
 import (
-	"context"
 	"time"
 
 	"tranche/coordinator"
@@ -26,14 +25,7 @@ func believeLimits() storeSeam {
 				was[string(i.Value)] = value
 			}
 		},
-		commit: func(ctx context.Context, s coordinator.Store, t coordinator.Txn) (coordinator.TxnResult, error) {
-			for i := range t.Compares {
-				if value, changed := was[string(t.Compares[i].Value)]; changed {
-					t.Compares[i].Value = value
-				}
-			}
-			return s.Commit(ctx, t)
-		},
+		commit: comparesAsRead(was),
 	}
 }
 
