@@ -12,21 +12,25 @@ import (
 
 // Dump makes a logical backup of the region's database with pg_dump.
 func (r *Region) Dump(ctx context.Context, file string) error {
-	return postgresProgram(ctx, "pg_dump", "--format=custom", "--file="+file, r.Database)
+	return postgresProgram(ctx, "", "pg_dump", "--format=custom", "--file="+file, r.Database)
 }
 
-// Restore puts a dump in the place of what the region's database holds, as pg_restore does it under running nodes.
+// Restore puts a dump in the place of what the region's database holds, as pg_restore does it under running nodes. Its
+// locks and theirs can wait for each other, and Postgres ends the one that looks for a deadlock first: that must be a node,
+// which tries again.
 func (r *Region) Restore(ctx context.Context, file string) error {
-	return postgresProgram(ctx, "pg_restore", "--clean", "--if-exists", "--single-transaction", "--dbname="+r.Database, file)
+	return postgresProgram(ctx, "-c deadlock_timeout=1min", "pg_restore", "--clean", "--if-exists", "--single-transaction", "--dbname="+r.Database, file)
 }
 
-// postgresProgram runs one of Postgres' own programs, of the version of its server.
-func postgresProgram(ctx context.Context, name string, arguments ...string) error {
+// postgresProgram runs one of Postgres' own programs, of the version of its server, with options for its session.
+func postgresProgram(ctx context.Context, options, name string, arguments ...string) error {
 	with, err := cluster.Find()
 	if err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, filepath.Join(with.Dir, name), arguments...).CombinedOutput(); err != nil {
+	program := exec.CommandContext(ctx, filepath.Join(with.Dir, name), arguments...)
+	program.Env = append(os.Environ(), "PGOPTIONS="+options)
+	if out, err := program.CombinedOutput(); err != nil {
 		return fmt.Errorf("run %s: %w: %s", name, err, out)
 	}
 	return nil
