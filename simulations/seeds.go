@@ -74,5 +74,6 @@ func Seeds() []Seed {
 		{Seed: 8, Kind: "local-commit-lost", Reason: "the synchronous replica of that run had never had a commit: the loss was greater than the fault says"},
 		{Seed: 239, Reason: "a reservation that had been settled ran out in a database that had gone back, which was then restored once more: the checker counted both"},
 		{Seed: 1796078572, For: time.Minute, Reason: "etcd went back once more, to where a lost incarnation was the present one: the checker took what that had spent for not lost"},
+		{Seed: 1796078765, For: time.Minute, Reason: "a budget was deleted, then etcd was gone, and it was made again before any region was registered there: the checker waited for its terms"},
 	}
 }

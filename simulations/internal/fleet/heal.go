@@ -146,6 +146,13 @@ func (f *fleet) missingOfBudgets(now allocation.Instant, say func(string, ...any
 		if b == nil || b.doc.Deleted || b.doc.OpenedThrough == allocation.Never {
 			continue
 		}
+		if b.doc.Version == 0 {
+			// An etcd that was empty has none of that name: it was deleted when the budgets were declared there.
+			if _, anew := f.anew[p.Name]; anew {
+				say("%s was declared in the etcd that was empty, and is not there", p.Name)
+			}
+			continue
+		}
 		w := b.doc.Budget.Window
 		horizon := now + allocation.Instant(w.Horizon(b.doc.Budget.WithDefaults().RunsAloneFor)) - 3
 		if w.Once != nil {
