@@ -75,5 +75,6 @@ func Seeds() []Seed {
 		{Seed: 239, Reason: "a reservation that had been settled ran out in a database that had gone back, which was then restored once more: the checker counted both"},
 		{Seed: 1796078572, For: time.Minute, Reason: "etcd went back once more, to where a lost incarnation was the present one: the checker took what that had spent for not lost"},
 		{Seed: 1796078765, For: time.Minute, Reason: "a budget was deleted, then etcd was gone, and it was made again before any region was registered there: the checker waited for its terms"},
+		{Seed: 1796078741, For: time.Minute, Reason: "a region stated what it holds, and its database went back before that was counted: the checker compared it with what was restored"},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"tranche/allocation"
+	"tranche/simulations/internal/ownertwin"
 )
 
 // What must hold where etcd went back: a ledger that was restored may know less than was granted, so while it is frozen
@@ -84,7 +85,22 @@ func (c *checks) heldInAll(ref allocation.ShareRef, v *ledgerView, period alloca
 	c.must(held <= v.highest, 2, "%s, period %s: the owners hold %d together, and its limit was never above %d", ref.Budget, period, held, v.highest)
 }
 
-// stated judges what a region is counted to hold while all is frozen: no more than its owner was granted.
+// ownShare is a share as one incarnation stores it.
+type ownShare struct {
+	incarnation string
+	allocation.ShareRef
+}
+
+// forgotten notes what a commit that is lost stored of shares: its owner may have stated it before its database went back.
+func (c *checks) forgotten(x *ownertwin.Commit) {
+	for _, s := range x.Shares {
+		at := ownShare{x.Incarnation, allocation.ShareRef{Budget: s.Budget, Term: s.Term()}}
+		c.stored[at] = append(c.stored[at], s)
+	}
+}
+
+// stated judges what a region is counted to hold while all is frozen: no more than its owner was granted. What it stated a
+// moment before its database went back may be counted after, and still is out: so what that lost counts, of that incarnation.
 func (c *checks) stated(ref allocation.ShareRef, period allocation.Instant, a allocation.Allocation) {
 	db := c.databaseOf(a.Region)
 	if db == nil || db.Incarnation() != a.Incarnation {
@@ -93,7 +109,12 @@ func (c *checks) stated(ref allocation.ShareRef, period allocation.Instant, a al
 	}
 	s, _ := db.Share(ref)
 	e, _ := s.EntryFor(period, a.Class)
-	c.must(a.Granted <= e.Granted, 4, "%s, period %s: %d are counted as granted to %s, whose owner has stored %d", ref.Budget, period, a.Granted, a.Region, e.Granted)
+	granted := e.Granted
+	for _, s := range c.stored[ownShare{a.Incarnation, ref}] {
+		e, _ = s.EntryFor(period, a.Class)
+		granted = max(granted, e.Granted)
+	}
+	c.must(a.Granted <= granted, 4, "%s, period %s: %d are counted as granted to %s, whose owner has stored %d", ref.Budget, period, a.Granted, a.Region, granted)
 }
 
 // restated says whether more may be out of a ledger than its limit allows: it only takes in what was out already.

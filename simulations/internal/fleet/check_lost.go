@@ -208,6 +208,7 @@ func (c *checks) lost(x *ownertwin.Commit) {
 		return
 	}
 	c.doomed[x.Incarnation] = true
+	c.forgotten(x)
 	for _, a := range slices.Concat(x.Inserted, x.Updated) {
 		key := claimKey{r.name, a.IDKey}
 		for _, v := range c.admissions[key] {
