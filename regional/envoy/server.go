@@ -27,6 +27,7 @@ const (
 	maxStreams      = 4096 // calls in flight on one connection
 	idleConnections = 5 * time.Minute
 	leastPing       = 5 * time.Second // a client may ping so often
+	handshakeIn     = 5 * time.Second // of a new connection; until then it also keeps the server from ending
 )
 
 // The codes, as metrics name them.
@@ -61,7 +62,7 @@ func New(config Config) *grpc.Server {
 		config.Logger = hclog.NewNullLogger()
 	}
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(handshakeIn),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleConnections}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: leastPing, PermitWithoutStream: true}),
 	}

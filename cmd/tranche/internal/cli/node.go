@@ -210,9 +210,9 @@ func (a *App) runNode(ctx context.Context, o nodeOptions) error {
 	if err != nil {
 		return err
 	}
-	defer shut()
 	beside, err := o.envoy.open(door, backend, tlsConfig, log.Named("envoy"))
 	if err != nil {
+		shut()
 		return err
 	}
 	go o.reread(ctx, live, coordinator, log)
@@ -233,7 +233,7 @@ func nodeServer(door regional.HTTPConfig, b regional.Backend, withTLS *tls.Confi
 	return server
 }
 
-// backend is the node over its database, and what runs it. In shadow the database may come later.
+// backend is the node over its database, and what runs it and shuts the database; shut is for one that is never run. In shadow the database may come later.
 func (o *nodeOptions) backend(ctx context.Context, config regional.Config, open func(context.Context) (*postgres.Store, error), log hclog.Logger) (
 	b regional.Backend, run func(context.Context) error, shut func(), err error,
 ) {
@@ -250,7 +250,11 @@ func (o *nodeOptions) backend(ctx context.Context, config regional.Config, open 
 		return nil, nil, nil, err
 	}
 	node := regional.NewNode(config, owner)
-	return node, node.Run, owner.Shut, nil
+	run = func(ctx context.Context) error {
+		defer owner.Shut()
+		return node.Run(ctx)
+	}
+	return node, run, owner.Shut, nil
 }
 
 // contact is the way to the coordinator.
@@ -318,7 +322,7 @@ func (o *nodeOptions) startPostgres(ctx context.Context, log hclog.Logger) (stop
 		return nil, err
 	}
 	stop = func() {
-		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), postgresPatience)
 		defer cancel()
 		if err := c.Stop(end); err != nil {
 			log.Warn("stop postgres", "error", err)

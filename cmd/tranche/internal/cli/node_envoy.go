@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
 
 	"tranche/cmd/tranche/internal/settings"
 	"tranche/regional"
@@ -72,15 +74,23 @@ func (o *envoyOptions) open(door regional.HTTPConfig, node regional.Backend, wit
 		Mapping: o.mapping, Gate: regional.NewGate(door, node), Credential: o.credential, TLS: withTLS, Logger: log,
 	})
 	log.Info("listening", "address", listener.Addr().String(), "tls", withTLS != nil, "domains", len(o.mapping.Domains))
+	return alongside(server, listener), nil
+}
+
+// alongside is a gRPC server that is served beside the API.
+func alongside(server *grpc.Server, listener net.Listener) *companion {
+	front := newEars(listener)
 	return &companion{
 		serve: func() error {
-			if err := server.Serve(listener); err != nil {
+			if err := server.Serve(front); err != nil {
 				return fmt.Errorf("serve Envoy: %w", err)
 			}
 			return nil
 		},
 		stop: func(grace context.Context) {
 			done := make(chan struct{})
+			quiet := time.AfterFunc(silentFor, front.hush)
+			defer quiet.Stop()
 			go func() {
 				server.GracefulStop()
 				close(done)
@@ -92,5 +102,5 @@ func (o *envoyOptions) open(door regional.HTTPConfig, node regional.Backend, wit
 				<-done
 			}
 		},
-	}, nil
+	}
 }

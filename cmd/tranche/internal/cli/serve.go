@@ -11,16 +11,23 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/pflag"
 
+	"tranche/cmd/tranche/internal/process"
 	"tranche/coordinator/etcd"
 )
 
-// shutdownPatience bounds how long calls that are under way may take once the service is to end.
-const shutdownPatience = 5 * time.Second
+// What an end may take: first the calls that are under way, then what the service has begun with its store. Whoever waits for
+// a process of ours rests on their sum, process.EndsWithin.
+const (
+	shutdownPatience = 5 * time.Second
+	workPatience     = process.EndsWithin - shutdownPatience - postgresPatience
+	postgresPatience = 5 * time.Second // for the Postgres of --dev
+)
 
 // companion is a second API of a service: it is served beside the first, and told to end with it.
 type companion struct {
@@ -29,7 +36,8 @@ type companion struct {
 }
 
 // serve runs a service and its API, and the companion if there is one, until ctx ends or one of them fails. At the end it first tells held calls to return,
-// then waits for those under way, then ends the service: nobody who was served hears of an end that came too soon.
+// then waits for those under way, then ends the service: nobody who was served hears of an end that came too soon. It does
+// not wait for ever: what is not done in its time is given up, as by a crash.
 func serve(ctx context.Context, server *http.Server, listener net.Listener, run func(context.Context) error, log hclog.Logger, beside *companion) error {
 	work, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWork()
@@ -37,12 +45,13 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener, run 
 	server.BaseContext = func(net.Listener) context.Context { return calls }
 	worked, served := make(chan error, 1), make(chan error, 2)
 	go func() { worked <- run(work) }()
+	front := newEars(listener)
 	go func() {
 		if server.TLSConfig != nil {
-			served <- server.ServeTLS(listener, "", "")
+			served <- server.ServeTLS(front, "", "")
 			return
 		}
-		served <- server.Serve(listener)
+		served <- server.Serve(front)
 	}()
 	if beside != nil {
 		go func() { served <- beside.serve() }()
@@ -58,22 +67,44 @@ func serve(ctx context.Context, server *http.Server, listener net.Listener, run 
 		failure = fmt.Errorf("serve the API: %w", failure)
 	}
 	endCalls()
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownPatience)
-	defer cancel()
-	if beside != nil {
-		beside.stop(grace)
+	endAPIs(context.WithoutCancel(ctx), server, front, log, beside)
+	endWork()
+	if running {
+		failure = errors.Join(failure, ended(worked, workPatience))
 	}
+	return failure
+}
+
+// endAPIs lets the calls under way end, and closes what is left of them when their time is over.
+func endAPIs(ctx context.Context, server *http.Server, front *ears, log hclog.Logger, beside *companion) {
+	grace, cancel := context.WithTimeout(ctx, shutdownPatience)
+	defer cancel()
+	var both sync.WaitGroup
+	defer both.Wait()
+	if beside != nil {
+		both.Go(func() { beside.stop(grace) })
+	}
+	quiet := time.AfterFunc(silentFor, front.hush)
+	defer quiet.Stop()
 	if err := server.Shutdown(grace); err != nil {
 		log.Warn("calls were still under way", "error", err)
 		_ = server.Close() // what is left of them
 	}
-	endWork()
-	if running {
-		if err := <-worked; err != nil && !errors.Is(err, context.Canceled) {
-			failure = errors.Join(failure, err)
+}
+
+// ended waits for the end of the service.
+func ended(worked <-chan error, within time.Duration) error {
+	late := time.NewTimer(within)
+	defer late.Stop()
+	select {
+	case err := <-worked:
+		if errors.Is(err, context.Canceled) {
+			return nil
 		}
+		return err
+	case <-late.C:
+		return fmt.Errorf("what was begun with the database did not end within %s of being asked to; whether it was committed shows at the next start", within)
 	}
-	return failure
 }
 
 // serverTLS are the flags of a server's certificate.

@@ -17,6 +17,10 @@ import (
 // tailBound is how much of a child's output an error carries, in bytes.
 const tailBound = 4 << 10
 
+// EndsWithin is how long a coordinator or a node that is asked to end may take for it. It is said in deploy/docs/failures.md:
+// whoever manages such a process may kill it after this time, and not before.
+const EndsWithin = 20 * time.Second
+
 // Program is the name under which a child is called. It is no path, so that a test binary that stands in for tranche can
 // tell that it is meant to be tranche.
 const Program = "tranche"

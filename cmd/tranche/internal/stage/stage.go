@@ -35,7 +35,7 @@ const (
 )
 
 const (
-	stopPatience   = 4 * time.Second
+	stopPatience   = process.EndsWithin // whoever takes longer breaks a promise
 	readyPatience  = 30 * time.Second
 	conditionEvery = 20 * time.Millisecond
 )
