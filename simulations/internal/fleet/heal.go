@@ -143,14 +143,14 @@ func (f *fleet) missing() (list []string) {
 func (f *fleet) missingOfBudgets(now allocation.Instant, say func(string, ...any)) {
 	for _, p := range f.plan.budgets {
 		b := f.check.budgets[p.Name]
-		if b == nil || b.doc.Deleted || b.doc.OpenedThrough == allocation.Never {
+		if b == nil {
 			continue
 		}
-		if b.doc.Version == 0 {
-			// An etcd that was empty has none of that name: it was deleted when the budgets were declared there.
-			if _, anew := f.anew[p.Name]; anew {
-				say("%s was declared in the etcd that was empty, and is not there", p.Name)
-			}
+		if _, anew := f.anew[p.Name]; anew && (b.doc.Version == 0 || b.doc.Lost) {
+			say("%s was declared in the etcd that was empty, and is not there", p.Name)
+		}
+		// An etcd that was empty has none of a name that was deleted when the others were declared there.
+		if b.doc.Version == 0 || b.doc.Deleted || b.doc.OpenedThrough == allocation.Never {
 			continue
 		}
 		w := b.doc.Budget.Window

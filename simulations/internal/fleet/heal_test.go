@@ -25,6 +25,7 @@ func TestTermsAreMissingOfBudgetsThatEtcdHas(t *testing.T) {
 		"it is opened far enough":                       {coordinator.BudgetDocument{Budget: b, Version: 1, OpenedThrough: allocation.At(f.w.Now()) + 1000*3600}, false, ""},
 		"it is deleted":                                 {coordinator.BudgetDocument{Budget: b, Version: 2, Deleted: true}, false, ""},
 		"etcd lost it, and it was not declared again":   {coordinator.BudgetDocument{}, false, ""},
+		"a region has stated it, and it was declared":   {coordinator.BudgetDocument{Budget: b, Version: 1, Deleted: true, Lost: true}, true, name + " was declared in the etcd that was empty, and is not there"},
 		"etcd lost it again after it was declared anew": {coordinator.BudgetDocument{}, true, name + " was declared in the etcd that was empty, and is not there"},
 	} {
 		f.check.budgets[name] = &budgetView{doc: c.doc}

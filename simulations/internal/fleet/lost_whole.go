@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"time"
 
 	"tranche/allocation"
@@ -75,7 +76,9 @@ func (o *operator) goOnInEmpty(after int64) {
 	}
 	for _, b := range files {
 		f.anew[b.Name] = b.OpeningSpent
-		o.until(ctx, "POST", "/v1/budgets", b)
+		if r := o.until(ctx, "POST", "/v1/budgets", b); r.status != http.StatusCreated && r.status != http.StatusConflict && ctx.Err() == nil { // an answer may have been lost
+			f.w.Fail(fmt.Errorf("declare %s in the etcd that was empty: %d %s", b.Name, r.status, r.body))
+		}
 	}
 	f.barred, f.goOn = false, nil // from the next start on
 	f.notes["runs that went on in an empty etcd"]++
@@ -85,7 +88,7 @@ func (o *operator) goOnInEmpty(after int64) {
 func (o *operator) files() (list []allocation.Budget) {
 	for _, p := range o.fleet.plan.budgets {
 		if v := o.fleet.check.budgets[p.Name]; v != nil && !v.doc.Deleted && v.doc.Version > 0 {
-			b := v.doc.Budget
+			b := v.doc.Budget.WithoutOverride() // a file never has one
 			// What was spent before its first period may be above a limit that was lowered since; a new declaration may not say so.
 			b.OpeningSpent = min(b.OpeningSpent, b.LimitOrZero())
 			list = append(list, b)
