@@ -18,18 +18,21 @@ order by s.shard`
 
 	// What shares the statements of shards ($1) are to list, by their bases: number 0 ($2) means all that are not gone. The
 	// others: shares that changed, and shares with usage that changed, in transactions that the base's snapshot could not
-	// see ($3). Usage is looked for only in periods that were not closed at that snapshot ($4), and among late changes.
+	// see ($3). Usage is looked for only in periods that were not closed at that snapshot ($4), and among late changes. What
+	// changed since the oldest base is read once, not for each shard again.
 	touchedShares = `
 base as materialized (
     select * from unnest($1::smallint[], $2::bigint[], $3::text[]::xid8[], $4::bigint[]) as b (shard, number, xmin_after, closed_before)),
 based as materialized (select * from base where number > 0),
 oldest as materialized (select xmin_after from based order by xmin_after limit 1),
+changed_shares as materialized (
+    select shard, budget, term, changed from tranche.shares where changed >= (select xmin_after from oldest)),
 touched as (
     select s.shard, s.budget, s.term from base as b join tranche.shares as s on s.shard = b.shard
     where b.number = 0 and not s.gone
     union
-    select s.shard, s.budget, s.term from tranche.shares as s join based as b on b.shard = s.shard
-    where s.changed >= (select xmin_after from oldest) and s.changed >= b.xmin_after
+    select s.shard, s.budget, s.term from changed_shares as s join based as b on b.shard = s.shard
+    where s.changed >= b.xmin_after
     union
     select u.shard, u.budget, u.term from tranche.usage as u join based as b on b.shard = u.shard
     where u.until > (select min(closed_before) from based) and u.until > b.closed_before and u.changed >= b.xmin_after
@@ -37,11 +40,11 @@ touched as (
     select l.shard, l.budget, l.term from tranche.late_changes as l join based as b on b.shard = l.shard
     where l.changed >= (select xmin_after from oldest) and l.changed >= b.xmin_after)`
 
-	// How many shares of each shard are to be listed, and the closed_before of the same snapshot: whatever was done before
-	// it is in that count, or was acknowledged. Without any there is one row, whose shard is null.
+	// How many shares of each shard are to be listed, and the closed_before and the xmin of the same snapshot: whatever was
+	// done before it is in that count, or was acknowledged. Without any there is one row, whose shard is null.
 	countTouched = `
 with ` + touchedShares + `
-select t.shard, coalesce(t.shares, 0), o.closed_before
+select t.shard, coalesce(t.shares, 0), o.closed_before, pg_snapshot_xmin(pg_current_snapshot())::text
 from tranche.owner as o
 left join (select shard, count(*) as shares from touched group by shard) as t on true
 where o.id = 1
@@ -83,6 +86,17 @@ select pg_snapshot_xmin(pg_current_snapshot())::text, (select closed_before from
 insert into tranche.statements (shard, number, system, xmin_after, closed_before)
 select w.shard, w.number, (select c.system_identifier::text from pg_control_system() as c), $3::text::xid8, $4
 from unnest($1::smallint[], $2::bigint[]) as w (shard, number)`
+
+	// A statement of a shard in which a later snapshot sees nothing that changed since is as good as one of that snapshot.
+	// Another node that renews it meanwhile does it as well.
+	renewBases = `
+with mine as (
+    select t.shard, t.number from tranche.statements as t
+    join unnest($1::smallint[], $2::bigint[]) as w (shard, number) on w.shard = t.shard and w.number = t.number
+    where t.xmin_after < $3::text::xid8 and t.closed_before <= $4
+    for update of t skip locked)
+update tranche.statements as t set xmin_after = $3::text::xid8, closed_before = $4
+from mine where t.shard = mine.shard and t.number = mine.number`
 
 	// Older ones can only be acknowledged by an answer that is very late; they then cost a whole statement.
 	dropOldStatements = `

@@ -15,6 +15,7 @@ import (
 const (
 	keptStatements = 16  // of one shard, that may still be acknowledged as a base
 	maxLow         = 100 // budgets named as low in one call
+	renewAfter     = 60  // seconds by which closed_before rises until the base of a shard in which nothing changes is renewed
 )
 
 // Which shares changed since an acknowledged statement?
@@ -33,6 +34,10 @@ const (
 // snapshot are searched, by their end. What changes behind closed_before (a settle, a lapse, a grant) notes its share in
 // late_changes. That is exact, since closed_before rises only under the exclusive switch lock: whoever judged a period by
 // an older closed_before had committed before it rose, and was seen by every snapshot that saw it risen.
+//
+// A shard in which nothing happens is not stated again, and its base would grow old: each call would look through all that
+// happened since in the others. So the base is renewed: where a snapshot sees nothing that changed since the base, what was
+// acknowledged is what that snapshot sees, and stands as if it had been stated in it.
 
 // base is what the coordinator acknowledged of a shard: number 0 asks for the whole shard.
 type base struct {
@@ -68,14 +73,16 @@ func (s *Store) Statements(ctx context.Context, rw regional.Writer, acknowledged
 		if err != nil {
 			return nil, fmt.Errorf("read the bases: %w", err)
 		}
-		chosen, complete, err := s.choose(ctx, t, all)
+		seen, err := t.touched(ctx, all)
 		if err != nil {
 			return nil, fmt.Errorf("look for changes: %w", err)
 		}
+		chosen, complete := s.choose(all, seen)
 		b, err := t.state(ctx, chosen, false, &call)
 		if err != nil {
 			return nil, err
 		}
+		seen.renew(b, all)
 		call.CompleteThrough = complete
 		rw.(*writer).asked = &asked{call.Incarnation, call.Home}
 		return b, nil
@@ -115,13 +122,13 @@ func (s *Store) StateHeld(ctx context.Context, rw regional.Writer, from int) (al
 
 // fitting is the first shards that hold shares, as many as one call may state, and the shard to go on with.
 func (t *transaction) fitting(ctx context.Context, whole []base) (chosen []base, next int, err error) {
-	shares, _, err := t.touched(ctx, whole)
+	seen, err := t.touched(ctx, whole)
 	if err != nil {
 		return nil, 0, err
 	}
 	var sum int64
 	for _, b := range whole {
-		n := shares[b.shard]
+		n := seen.shares[b.shard]
 		if sum += n; sum > allocation.MaxSharesPerCall && len(chosen) > 0 {
 			return chosen, int(b.shard), nil
 		}
@@ -132,28 +139,48 @@ func (t *transaction) fitting(ctx context.Context, whole []base) (chosen []base,
 	return chosen, allocation.Shards, nil
 }
 
-// touched counts what the statements of some shards would list, and reads closed_before in the same snapshot.
-func (t *transaction) touched(ctx context.Context, all []base) (touched map[int16]int64, closed allocation.Instant, err error) {
+// touched is what one snapshot sees of all shards.
+type touched struct {
+	shares map[int16]int64    // how many the statement of a shard would list
+	closed allocation.Instant // closed_before
+	after  string             // its xmin
+}
+
+// touched counts what the statements of some shards would list.
+func (t *transaction) touched(ctx context.Context, all []base) (touched, error) {
 	var columns bases
 	for _, b := range all {
 		columns.add(b)
 	}
-	touched = map[int16]int64{}
+	seen := touched{shares: map[int16]int64{}}
 	q := &pgx.Batch{}
 	q.Queue(countTouched, columns.args()...).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			var shard *int16
 			var n int64
-			if err := rows.Scan(&shard, &n, &closed); err != nil {
+			if err := rows.Scan(&shard, &n, &seen.closed, &seen.after); err != nil {
 				return err
 			}
 			if shard != nil {
-				touched[*shard] = n
+				seen.shares[*shard] = n
 			}
 		}
 		return rows.Err()
 	})
-	return touched, closed, t.run(ctx, q)
+	return seen, t.run(ctx, q)
+}
+
+// renew renews the old bases of shards in which nothing changed.
+func (seen touched) renew(b *pgx.Batch, all []base) {
+	var old bases
+	for _, base := range all {
+		if base.number > 0 && seen.shares[base.shard] == 0 && !base.ordered && int64(seen.closed)-base.closed >= renewAfter {
+			old.add(base)
+		}
+	}
+	if len(old.shards) > 0 {
+		b.Queue(renewBases, old.shards, old.numbers, seen.after, int64(seen.closed))
+	}
 }
 
 // bases reads the base of every shard. What the caller says is acknowledged counts before what is recorded.
@@ -182,17 +209,13 @@ func (t *transaction) bases(ctx context.Context, acknowledged map[int]int64) ([]
 // choose picks the shards that have something to state, as many as one call may hold (always at least one). It goes round,
 // so that busy shards do not keep others from their turn. If it picks all of them, it says through which closed_before the
 // call is then complete: that of the snapshot in which they were counted. A later one would promise what was spent since.
-func (s *Store) choose(ctx context.Context, t *transaction, all []base) ([]base, allocation.Instant, error) {
-	touched, complete, err := t.touched(ctx, all)
-	if err != nil {
-		return nil, 0, err
-	}
+func (s *Store) choose(all []base, seen touched) (chosen []base, complete allocation.Instant) {
+	complete = seen.closed
 	first := int(s.nextShard.Load()) % len(all)
-	var chosen []base
 	var sum int64
 	for i := range all {
 		b := all[(first+i)%len(all)]
-		n := touched[b.shard]
+		n := seen.shares[b.shard]
 		if n == 0 && !b.ordered {
 			continue
 		}
@@ -204,7 +227,7 @@ func (s *Store) choose(ctx context.Context, t *transaction, all []base) ([]base,
 		chosen = append(chosen, b)
 	}
 	slices.SortFunc(chosen, func(a, b base) int { return int(a.shard) - int(b.shard) })
-	return chosen, complete, nil
+	return chosen, complete
 }
 
 // state raises the numbers of the chosen shards and then reads what they state, all in one snapshot.
