@@ -12,7 +12,8 @@ import (
 // A record may be made without the last word of an incarnation, and is never made anew. What is said later is entered beside
 // what was known, and changes none of it; no permit moves, and no term is opened:
 //
-//	a former incarnation, whose database comes back   its call is refused, and what it states is noted here all the same
+//	a former incarnation, whose database comes back   its call is refused, and what it states is noted here all the same;
+//	                                                  of terms that are open see former_late.go
 //	the present one, with a reservation over the end  it is settled or released, and stated once more
 //
 // Counters only rise, so a call of before that is late says nothing new. The record may stand in the archive by then, if
@@ -39,20 +40,27 @@ func (s *Service) enterLate(ctx context.Context, call allocation.SyncCall, arriv
 	h := allocation.Holder{Region: call.Region, Incarnation: call.Incarnation}
 	s.state.mu.Lock()
 	inEtcd, elsewhere := s.lateOf(call, arrived, refused)
+	former := refused && !call.Lost && s.state.isFormer(h)
 	s.state.mu.Unlock()
+	if former {
+		if err := s.enterFormer(ctx, h, call.Statements); err != nil {
+			return err
+		}
+	}
 	entered := 0
 	for part := range slices.Chunk(inEtcd, maxCountsPerTxn) {
-		var change Change
+		var records int
 		err := s.act(ctx, func() (Change, error) {
-			change = s.lateChange(h, part, refused)
+			var change Change
+			change, records = s.lateChange(h, part, refused)
 			return change, nil
 		})
 		if err != nil {
 			return fmt.Errorf("enter late statements: %w", err)
 		}
-		entered += len(change.Puts)
+		entered += records
 	}
-	archived, err := s.enterLateInArchive(h, elsewhere, refused)
+	archived, err := s.enterLateInArchive(ctx, h, elsewhere, refused)
 	if err != nil { // a full disk here must not keep an answer from a region
 		s.log.Warn("late statements are not entered into the archive", "region", h.Region, "incarnation", h.Incarnation, "error", err)
 		archived = 0
@@ -94,7 +102,8 @@ func (s *Service) lateOf(call allocation.SyncCall, arrived time.Time, refused bo
 	return inEtcd, elsewhere
 }
 
-func (s *Service) lateChange(h allocation.Holder, part []lateShare, former bool) (change Change) {
+func (s *Service) lateChange(h allocation.Holder, part []lateShare, former bool) (change Change, records int) {
+	spent := map[string]int64{}
 	for _, late := range part {
 		c := s.state.closings[late.key]
 		if c == nil || s.state.strange[late.key] != "" {
@@ -102,31 +111,57 @@ func (s *Service) lateChange(h allocation.Holder, part []lateShare, former bool)
 		}
 		if next, more := c.value.withLate(h, late.LateStatement, former); more {
 			change.Reads, change.Puts = append(change.Reads, c.item), append(change.Puts, put(late.key, next))
+			spent[c.value.Budget] += max(0, next.saidOf(h)-c.value.saidOf(h)) // less than was assumed is nothing new
+			records++
 		}
 	}
-	if len(change.Puts) > 0 {
-		s.state.onStanding(&change)
+	if records == 0 {
+		return change, 0
 	}
-	return change
+	if former {
+		s.state.addLateSpent(&change, h, spent, s.now())
+	}
+	s.state.onStanding(&change)
+	return change, records
 }
 
-// enterLateInArchive does the same for records that the archive has.
-func (s *Service) enterLateInArchive(h allocation.Holder, list []lateShare, former bool) (entered int, err error) {
+// saidOf is what an incarnation is known to have spent: as it said later, or as the record was made.
+func (c Closing) saidOf(h allocation.Holder) int64 {
+	i := slices.IndexFunc(c.Regions, func(r ClosedRegion) bool { return r.Holder == h })
+	switch {
+	case i < 0:
+		return 0
+	case c.Regions[i].Late != nil:
+		return c.Regions[i].Late.Spent
+	}
+	return c.Regions[i].Spent
+}
+
+// enterLateInArchive does the same for records that the archive has. A crash behind it keeps what was spent out of the history
+// of stranded permits; the record has it.
+func (s *Service) enterLateInArchive(ctx context.Context, h allocation.Holder, list []lateShare, former bool) (entered int, err error) {
 	if len(list) == 0 || s.config.ClosingArchive == nil {
 		return 0, nil
 	}
-	said := map[string]LateStatement{}
+	said, spent := map[string]LateStatement{}, map[string]int64{}
 	for _, late := range list {
 		said[late.key] = late.LateStatement
 	}
 	err = s.config.ClosingArchive.Update(said, func(c Closing, late LateStatement) (Closing, bool) {
 		next, more := c.withLate(h, late, former)
 		if more {
+			spent[c.Budget] += max(0, next.saidOf(h)-c.saidOf(h))
 			entered++
 		}
 		return next, more
 	})
-	return entered, err
+	if err != nil || entered == 0 || !former {
+		return entered, err
+	}
+	return entered, s.act(ctx, func() (change Change, _ error) {
+		s.state.addLateSpent(&change, h, spent, s.now())
+		return change, nil
+	})
 }
 
 // withLate is the record with a late statement; more says whether it says something that the record does not.

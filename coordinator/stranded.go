@@ -297,10 +297,13 @@ func (s *Service) lastStatement(h allocation.Holder, ref allocation.ShareRef) (a
 	}
 	sh := r.shards[allocation.ShardOf(ref.Budget)]
 	if sh == nil || sh.incarnation != h.Incarnation {
-		return s.state.formerStatement(h, ref)
+		return s.state.formerStatement(h, ref), nil
 	}
-	at := sh.at
-	return sh.of(ref), &at
+	at, st := sh.at, sh.of(ref)
+	if s.state.isFormer(h) { // its successor has not stated this shard yet
+		st, _ = raisedBy(st, s.state.formerStatement(h, ref))
+	}
+	return st, &at
 }
 
 func (s *Service) newLine(l allocation.Ledger, h allocation.Holder, st allocation.ShareStatement, statedAt *time.Time) *StrandedLine {

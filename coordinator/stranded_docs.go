@@ -78,9 +78,10 @@ type Stranding struct {
 	Back        *time.Time `json:"back,omitempty"` // since when it is not stranded any more; it ends at the next look
 	Ended       *time.Time `json:"ended,omitempty"`
 	How         string     `json:"how,omitempty"`
-	LateSpent   int64      `json:"late_spent,omitempty"` // what it turned out to have spent meanwhile
+	LateSpent   int64      `json:"late_spent,omitempty"` // what it turned out to have spent meanwhile, also when it was said after the end
 
-	// Former is what an incarnation that was replaced last stated. Its successor's statements take the place of its own.
+	// Former is what an incarnation that was replaced last stated, of terms that are not closed. Its successor's statements take
+	// the place of its own. It outlives the end of the record: the term may close long after.
 	Former []allocation.ShareStatement `json:"former,omitempty"`
 }
 
@@ -274,35 +275,13 @@ func (s *state) currentOf(region string) (allocation.Holder, bool) {
 
 // keepFormer remembers what an incarnation last stated of a shard, before its successor's statements take their place.
 func (s *state) keepFormer(r *region, sh *shard) {
-	if sh.incarnation == "" || len(sh.shares) == 0 {
+	if sh.incarnation == "" {
 		return
 	}
 	h := allocation.Holder{Region: r.name, Incarnation: sh.incarnation}
-	if s.formers[h] == nil {
-		s.formers[h] = map[allocation.ShareRef]allocation.ShareStatement{}
-	}
 	for ref, st := range sh.shares {
-		if s.ledgers[ref] != nil { // so it is bounded by what is open
-			s.formers[h][ref] = st
-		}
+		s.rememberFormer(h, ref, st)
 	}
-}
-
-// formerStatement is what a former incarnation last stated of a share, as this replica heard it or as it was recorded.
-func (s *state) formerStatement(h allocation.Holder, ref allocation.ShareRef) (allocation.ShareStatement, *time.Time) {
-	if st, ok := s.formers[h][ref]; ok {
-		return st, nil
-	}
-	e := s.openStranding(h, ref.Budget)
-	if e == nil {
-		return allocation.ShareStatement{}, nil
-	}
-	for _, st := range e.Former {
-		if st.Term == ref.Term {
-			return st, nil
-		}
-	}
-	return allocation.ShareStatement{}, nil
 }
 
 // openStranding is the record of what is stranded now; nil if there is none.

@@ -119,6 +119,9 @@ func (s *Service) lookAtShard(key shardOf, lines map[strandingID]StrandedLine, n
 	if !write {
 		return Change{}
 	}
+	for i := range next.Entries {
+		s.state.forgetClosed(&next.Entries[i])
+	}
 	item := next.bounded(name, now)
 	return Change{Reads: []Item{cur.known(name)}, Puts: []Item{item}}
 }
@@ -267,7 +270,7 @@ func (s *Service) resolve(e *Stranding, line StrandedLine, there bool, now time.
 
 func (e *Stranding) end(how string, at time.Time) {
 	at = at.UTC()
-	e.How, e.Ended, e.Former = how, &at, nil
+	e.How, e.Ended = how, &at
 }
 
 // spentStated is what an incarnation has stated as spent, over all terms of a budget that are not closed.
