@@ -3,7 +3,9 @@ package coordinator
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
+	"strings"
 
 	"tranche/allocation"
 )
@@ -85,6 +87,53 @@ func (s *Service) closingsPage(f StrandedFilter, after string, most int) (*Evide
 		page = append(page, found[key])
 	}
 	return evidence, page, nil
+}
+
+// ledgersOf is all of one budget: its open terms, and a page of its closed ones behind a key, of etcd and of the archive.
+func (s *Service) ledgersOf(name, after string, most int) (LedgersPage, error) {
+	prefix := strings.TrimSuffix(closingKey(name, 0), path.Base(closingKey(name, 0)))
+	switch {
+	case after == "":
+		after = prefix
+	case !strings.HasPrefix(after, prefix):
+		return LedgersPage{}, invalid(pageAfter, fmt.Sprintf("is %.300q, which is no closed term of %s", after, name), "give the `more` of the answer before")
+	}
+	most = min(most, maxClosingsAnswered)
+	s.state.mu.Lock()
+	if s.state.budgets[name] == nil {
+		s.state.mu.Unlock()
+		return LedgersPage{}, notFound("budget", name)
+	}
+	page := LedgersPage{Revision: s.state.revision, EvidenceAge: s.evidenceAge().Milliseconds(), Ledgers: []StoredLedger{}}
+	for _, l := range s.state.terms[name] {
+		page.Ledgers = append(page.Ledgers, stored(l))
+	}
+	found := map[string]StoredClosing{}
+	for key, c := range s.state.closings {
+		if key > after && strings.HasPrefix(key, prefix) {
+			found[key] = StoredClosing{Key: key, Closing: c.value}
+		}
+	}
+	s.state.mu.Unlock()
+	if s.config.ClosingArchive != nil { // after etcd: what is deleted there meanwhile was archived before
+		archived, err := s.config.ClosingArchive.Page(after, func(b string) bool { return b == name }, most+1)
+		if err != nil {
+			return LedgersPage{}, fmt.Errorf("read the archive of closings: %w", err)
+		}
+		for _, c := range archived {
+			if _, newer := found[c.Key()]; !newer {
+				found[c.Key()] = StoredClosing{Key: c.Key(), Archived: true, Closing: c}
+			}
+		}
+	}
+	keys := slices.Sorted(maps.Keys(found))
+	if len(keys) > most {
+		keys, page.More = keys[:most], keys[most-1]
+	}
+	for _, key := range keys {
+		page.Closings = append(page.Closings, found[key])
+	}
+	return page, nil
 }
 
 // archivedAt is the record in the archive of the term that holds an instant; nil: it has none.

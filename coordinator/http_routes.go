@@ -44,9 +44,13 @@ func (s *Service) routes(mux *http.ServeMux) {
 		return ok(s.ledgersPage(after, limit)), nil
 	}, pageAfter, pageLimit)
 	s.route(mux, "GET /v1/ledgers/{name...}", readers, func(c call) (reply, error) {
-		a, err := s.ledgersOf(c.PathValue("name"))
+		after, limit, err := c.page()
+		if err != nil {
+			return reply{}, err
+		}
+		a, err := s.ledgersOf(c.PathValue("name"), after, limit)
 		return ok(a), err
-	})
+	}, pageAfter, pageLimit)
 
 	s.endpointRoutes(mux)
 	s.explainRoutes(mux)

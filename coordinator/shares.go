@@ -3,7 +3,6 @@ package coordinator
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"tranche/allocation"
@@ -148,6 +147,7 @@ type LedgersPage struct {
 	Ledgers     []StoredLedger  `json:"ledgers"`
 	Next        string          `json:"next,omitempty"` // the `after` of the next page
 	Closings    []StoredClosing `json:"closings,omitempty"`
+	More        string          `json:"more,omitempty"` // there are more closings: the `after` of the next page
 }
 
 // StoredLedger is one document with the revision at which it was written.
@@ -159,30 +159,9 @@ type StoredLedger struct {
 
 // StoredClosing is a closed term.
 type StoredClosing struct {
-	Key     string  `json:"key"`
-	Closing Closing `json:"closing"`
-}
-
-// ledgersOf is all of one budget, with its closed terms.
-func (s *Service) ledgersOf(name string) (LedgersPage, error) {
-	s.state.mu.Lock()
-	defer s.state.mu.Unlock()
-	if s.state.budgets[name] == nil {
-		return LedgersPage{}, notFound("budget", name)
-	}
-	page := LedgersPage{Revision: s.state.revision, EvidenceAge: s.evidenceAge().Milliseconds(), Ledgers: []StoredLedger{}}
-	for _, l := range s.state.terms[name] {
-		page.Ledgers = append(page.Ledgers, stored(l))
-	}
-	prefix := closingKey(name, 0)
-	prefix = prefix[:strings.LastIndexByte(prefix, '/')+1]
-	for key, c := range s.state.closings {
-		if strings.HasPrefix(key, prefix) {
-			page.Closings = append(page.Closings, StoredClosing{Key: key, Closing: c.value})
-		}
-	}
-	slices.SortFunc(page.Closings, func(a, b StoredClosing) int { return strings.Compare(a.Key, b.Key) })
-	return page, nil
+	Key      string  `json:"key"`
+	Archived bool    `json:"archived,omitempty"` // it stands in this replica's archive, and not in etcd any more
+	Closing  Closing `json:"closing"`
 }
 
 func stored(l *doc[allocation.Ledger]) StoredLedger {

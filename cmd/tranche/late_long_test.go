@@ -240,6 +240,12 @@ func (l *left) settled() {
 			l.t.Errorf("of %s are open: %+v, %v", b, answer.Terms, err)
 		}
 	}
+	for budget, kept := range map[string]string{"late/etcd": "etcd", "late/moved": "archive"} {
+		status, printed := inProcess("ledgers", "show", budget, "--coordinator", l.Coordinators[0].Address, "--token", l.AdminToken)
+		if lines := strings.Split(strings.TrimSpace(printed), "\n"); status != 0 || len(lines) != 2 || !strings.Contains(lines[1], "closed") || !strings.HasSuffix(lines[1], kept) {
+			l.t.Errorf("%d: %s", status, printed)
+		}
+	}
 	status, printed := inProcess("budgets", "closings", "--budget", "late/*", "--coordinator", l.Coordinators[0].Address, "--token", l.AdminToken)
 	if status != 0 || strings.Count(printed, "late/") != 2 {
 		l.t.Errorf("%d: %s", status, printed)

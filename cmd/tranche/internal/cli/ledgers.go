@@ -13,7 +13,7 @@ import (
 )
 
 func (a *App) ledgersCommand() *cobra.Command {
-	return parent("ledgers", "Help the ledgers on after etcd lost history", "  tranche ledgers recover", a.recoverLedgersCommand())
+	return parent("ledgers", "Show a budget's ledgers, and help them on after etcd lost history", "  tranche ledgers show acme/requests", a.showLedgersCommand(), a.recoverLedgersCommand())
 }
 
 const recoverLedgersLong = `Show how etcd's history stands: whether all is frozen, since when and why, which regions it waits for, and which incarnations
