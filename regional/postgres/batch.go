@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"tranche/allocation"
 	"tranche/regional"
@@ -17,8 +18,9 @@ type batch struct {
 	writer *writer
 	tx     *transaction
 	seen   regional.Seen
-	open   int16                      // the table of ids that is open; it cannot change under the shared switch lock
-	places map[allocation.IDKey]place // where the ids stand that were found
+	open   int16                              // the table of ids that is open; it cannot change under the shared switch lock
+	places map[allocation.IDKey]place         // where the ids stand that were found
+	rows   map[allocation.UsageKey]pgtype.TID // where the usage rows stand; they stay there while they are locked
 }
 
 // place is the table of an id and the state in which it was read.
@@ -38,7 +40,8 @@ func (s *Store) Begin(ctx context.Context, rw regional.Writer, want regional.Wan
 	if err != nil {
 		return nil, err
 	}
-	b := &batch{store: s, writer: w, seen: newSeen(), places: map[allocation.IDKey]place{}}
+	b := newBatch(s)
+	b.writer = w
 	q := &pgx.Batch{}
 	q.Queue(begin)
 	q.Queue(beginBatch, millis(s.cfg.LockTimeout), millis(s.cfg.LockTimeout), int64(switchLock))
@@ -57,6 +60,10 @@ func (s *Store) Begin(ctx context.Context, rw regional.Writer, want regional.Wan
 	b.seen.Home = *s.home.Load()
 	checkBehind(&b.seen)
 	return b, nil
+}
+
+func newBatch(s *Store) *batch {
+	return &batch{store: s, seen: newSeen(), places: map[allocation.IDKey]place{}, rows: map[allocation.UsageKey]pgtype.TID{}}
 }
 
 func checkWant(want regional.Want) error {
@@ -93,13 +100,12 @@ func (b *batch) queueLocks(q *pgx.Batch, want regional.Want) {
 	for _, u := range want.Usage {
 		keys.add(u.UsageKey)
 	}
-	read := func(rows pgx.Rows) error { return eachUsage(rows, b.seen.Usage) }
 	switch {
 	case len(want.OfIDs) > 0:
 		ids := newIDKeys(want.OfIDs)
-		q.Queue(lockUsageOfIDs, append(keys.args(), ids.args()...)...).Query(read)
+		q.Queue(lockUsageOfIDs, append(keys.args(), ids.args()...)...).Query(b.readUsage)
 	case len(want.Usage) > 0:
-		q.Queue(lockUsage, keys.args()...).Query(read)
+		q.Queue(lockUsage, keys.args()...).Query(b.readUsage)
 	}
 }
 
@@ -260,7 +266,7 @@ func (b *batch) queueUsage(q *pgx.Batch, usage []*allocation.Usage) error {
 		if u.Overflowed() {
 			return fmt.Errorf("usage of %s in period %s left its bounds: %+v", u.Budget, u.Period, *u)
 		}
-		rows.add(u)
+		rows.add(u, b.rows[u.UsageKey]) // one that was not locked stands nowhere, and so is not counted
 		if u.Until <= b.seen.ClosedBefore {
 			late.add(u.Budget, u.Term)
 		}

@@ -17,7 +17,7 @@ import (
 const (
 	connectTimeout = 3 * time.Second
 	userTimeout    = 10 * time.Second
-	lifetime       = 10 * time.Minute // also bounds how long a plan made for an empty table is kept
+	lifetime       = 10 * time.Minute
 )
 
 var errNoCancel = errors.New("this package sends no cancel requests")

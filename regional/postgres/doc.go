@@ -24,6 +24,14 @@
 // Usage rows are locked one by one in a nested loop over the sorted keys, so that no plan can change the order. A usage
 // row is made only under its share row's lock, so whoever locks the share row (a grant, a seal) sees all that exist.
 //
+// # Plans
+//
+// The plans of a batch's statements are kept, and executed long after what they were made by is no longer so: while a table was
+// empty, had no statistics, or those of last week. So no statement may have a plan that is good for a small table only. Each
+// table that grows is looked up by its whole key, in a lateral subquery that is kept apart, so that it can only be the inner side
+// of a nested loop; what is changed is changed where it was found; and no other index fits (usage_by_term is partial, and only
+// who says "shard >= 0" can use it). TestNoStatisticsMakeABatchSlow looks at each plan.
+//
 // # What a commit promises
 //
 // The write statements raise unless they changed exactly what was decided: a counter that matched no row aborts the

@@ -185,7 +185,7 @@ func (s *Store) Peek(ctx context.Context, want regional.Want) (regional.Seen, er
 
 // peek reads it with the owner's row by one of the statements.
 func (s *Store) peek(ctx context.Context, want regional.Want, owner string, args ...any) (regional.Seen, error) {
-	b := &batch{store: s, seen: newSeen(), places: map[allocation.IDKey]place{}}
+	b := newBatch(s)
 	q := &pgx.Batch{}
 	// Not one snapshot for all: each statement is to see the newest, as in a batch, so that the clock comes last.
 	q.Queue(begin)
@@ -194,11 +194,10 @@ func (s *Store) peek(ctx context.Context, want regional.Want, owner string, args
 	for _, u := range want.Usage {
 		keys.add(u.UsageKey)
 	}
-	read := func(rows pgx.Rows) error { return eachUsage(rows, b.seen.Usage) }
 	if len(want.OfIDs) > 0 {
-		q.Queue(readUsageOfIDs, append(keys.args(), newIDKeys(want.OfIDs).args()...)...).Query(read)
+		q.Queue(readUsageOfIDs, append(keys.args(), newIDKeys(want.OfIDs).args()...)...).Query(b.readUsage)
 	} else if len(want.Usage) > 0 {
-		q.Queue(readUsage, keys.args()...).Query(read)
+		q.Queue(readUsage, keys.args()...).Query(b.readUsage)
 	}
 	if missing := newMissing(want.Usage); len(missing.terms) > 0 {
 		q.Queue(peekUsage, missing.args()...).Query(b.wouldMake)

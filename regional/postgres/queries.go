@@ -68,7 +68,7 @@ set_config('lock_timeout', $1, true), set_config('idle_in_transaction_session_ti
 	// kept: a plan made anew for each batch's arrays would be the same one, and costs more than its execution.
 	setPlans = `
 set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
-       set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),
+       set_config('enable_mergejoin', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true),
        set_config('plan_cache_mode', 'force_generic_plan', true)`
 
 	settings  = `select ` + setBounds

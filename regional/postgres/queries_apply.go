@@ -59,7 +59,7 @@ with locked as materialized (
     select ` + usageColumns + `
     from (select u.budget, u.instance, u.period, u.class
           from unnest($1::text[], $2::bigint[]) as w (budget, term)
-          join tranche.usage as u on u.budget = w.budget and u.term = w.term
+          join tranche.usage as u on u.budget = w.budget and u.term = w.term and u.shard >= 0
           order by u.budget, u.instance, u.period, u.class) as w
     cross join lateral (
         select * from tranche.usage as u
@@ -86,7 +86,7 @@ set version = s.version, generation = s.generation, granted = greatest(u.granted
 from unnest($1::text[], $2::bigint[]) as w (budget, term)
 join tranche.shares as s on s.budget = w.budget and s.term = w.term
 join tranche.share_entries as e on e.budget = w.budget and e.term = w.term
-where u.budget = w.budget and u.term = w.term and u.template and u.class = e.class
+where u.budget = w.budget and u.term = w.term and u.shard >= 0 and u.template and u.class = e.class
   and e.from_start <= u.period and u.period < e.until_start and s.generation >= u.generation`
 
 	lockOwner = `

@@ -5,7 +5,8 @@ import "strings"
 // Batches: the first round trip.
 const (
 	// One by one in the order of the keys: the subquery in lateral cannot be merged with the rest, so this is a nested
-	// loop over the sorted keys, whatever the statistics say. Elsewhere likewise.
+	// loop over the sorted keys, whatever the statistics say. Elsewhere likewise; what keeps a subquery apart is its lock, its
+	// limit, or an offset of 0.
 	lockShares = `
 select count(*)
 from (select distinct w.budget collate "C" as budget, w.term
@@ -23,9 +24,13 @@ cross join lateral (
            e.granted, e.returned, e.target, e.protected, s.sealed, w.most
     from unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::bigint[], $6::bigint[])
          as w (budget, instance, period, class, term, most)
-    join tranche.shares as s on s.budget = w.budget and s.term = w.term and not s.gone and s.generation > 0
-    join tranche.share_entries as e on e.budget = w.budget and e.term = w.term and e.class = w.class
-         and e.from_start <= w.period and w.period < e.until_start
+    cross join lateral (
+        select * from tranche.shares as s
+        where s.budget = w.budget and s.term = w.term and not s.gone and s.generation > 0 offset 0) as s
+    cross join lateral (
+        select * from tranche.share_entries as e
+        where e.budget = w.budget and e.term = w.term and e.class = w.class
+          and e.from_start <= w.period and w.period < e.until_start offset 0) as e
     cross join lateral (
         select case
             when s.step > 0 and w.period >= s.first_start and w.period < s.term_end and (w.period - s.first_start) % s.step = 0
@@ -35,7 +40,7 @@ cross join lateral (
     where p.until is not null and s.template = (w.instance <> '')
       and not exists (
           select from tranche.usage as u
-          where u.budget = w.budget and u.instance = w.instance and u.period = w.period and u.class = w.class)`
+          where u.budget = w.budget and u.instance = w.instance and u.period = w.period and u.class = w.class offset 0)`
 
 	fittingUsage = `
     select w.*,
@@ -81,7 +86,7 @@ from (select w.budget collate "C" as budget, w.instance collate "C" as instance,
       from ({keys}) as w (budget, instance, period, class)
       order by 1, 2, 3, 4) as w
 cross join lateral (
-    select ` + usageColumns + `
+    select ` + usageColumns + `, u.ctid
     from tranche.usage as u
     where u.budget = w.budget and u.instance = w.instance and u.period = w.period and u.class = w.class
     {lock}) as u`
@@ -129,18 +134,19 @@ func usageQuery(keys, lock string) string {
 
 // Batches: the second round trip. Each raises unless it changed exactly as many rows as it was given.
 const (
-	// The counters together with the mark ($1 to $6, as in replaceMark): nearly every batch writes both.
+	// The counters together with the mark ($1 to $6, as in replaceMark): nearly every batch writes both. The rows are locked since the
+	// first round trip, so they are where they were then ($17), and need not be looked for again. A row that is not the one
+	// that was meant is none of those that are counted.
 	updateUsage = `
 with done as (
     update tranche.usage as u
     set spent = w.spent, reserved = w.reserved, overdraft = w.overdraft, returned = w.returned, changed = pg_current_xact_id()
-    from unnest($7::text[], $8::text[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[])
-         as w (budget, instance, period, class, granted, returned, spent, reserved, overdraft)
-    where u.budget = w.budget and u.instance = w.instance and u.period = w.period and u.class = w.class
-      and u.granted = w.granted
-    returning 1),
+    from unnest($7::text[], $8::text[], $9::bigint[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $17::tid[])
+         as w (budget, instance, period, class, granted, returned, spent, reserved, overdraft, place)
+    where u.ctid = w.place and u.granted = w.granted
+    returning u.budget = w.budget and u.instance = w.instance and u.period = w.period and u.class = w.class as same),
 mine as (` + updateMark + `)
-select tranche.expect((select count(*) from done), $16, 'TR001', 'usage rows'), ` + expectMark
+select tranche.expect((select count(*) from done where same), $16, 'TR001', 'usage rows'), ` + expectMark
 
 	noteLate = `
 insert into tranche.late_changes (shard, budget, term)
@@ -173,13 +179,17 @@ order by w.id collate "C"`)
 copy tranche.admission_ids_{n} (credential, tenant, id, payload, op, state, made_at, expires_at, latest_at,
                                 budgets, instances, periods, classes, rest) from stdin (format binary)`)
 
+	// The rows are found first and then changed where they stand: so the table cannot be what the join begins with.
 	updateIDs = perTable(`
 with done as (
     update tranche.admission_ids_{n} as a
     set state = w.state, expires_at = w.expires_at, latest_at = w.latest_at, rest = w.rest::json
     from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::text[])
          as w (credential, tenant, id, was, state, expires_at, latest_at, rest)
-    where a.credential = w.credential and a.tenant = w.tenant and a.id = w.id and a.state = w.was
+    cross join lateral (
+        select i.ctid as place from tranche.admission_ids_{n} as i
+        where i.credential = w.credential and i.tenant = w.tenant and i.id = w.id offset 0) as f
+    where a.ctid = f.place and a.state = w.was
     returning 1)
 select tranche.expect((select count(*) from done), $9, 'TR001', 'updated ids')`)
 )

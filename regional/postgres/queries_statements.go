@@ -77,7 +77,7 @@ select pg_snapshot_xmin(pg_current_snapshot())::text, (select closed_before from
                              least(sum(reserved), 9223372036854775807)::bigint as reserved,
                              least(sum(overdraft), 9223372036854775807)::bigint as overdraft,
                              case when s.template then count(*) else 0 end as instances
-                      from tranche.usage where budget = s.budget and term = s.term
+                      from tranche.usage where budget = s.budget and term = s.term and shard >= 0
                       group by period, class) as u))
             order by t.shard, s.budget, s.term)
         from touched as t join tranche.shares as s on s.budget = t.budget and s.term = t.term)`

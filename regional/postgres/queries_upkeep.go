@@ -37,7 +37,7 @@ join tranche.statements as t on t.shard = s.shard and t.number = d.acked
      and t.system = (select c.system_identifier::text from pg_control_system() as c)
 where s.gone and s.term_end <= $1 and s.term_end <= $2 and s.changed < t.xmin_after
   and not exists (select from tranche.usage as u
-                  where u.budget = s.budget and u.term = s.term and (u.reserved > 0 or u.changed >= t.xmin_after))
+                  where u.budget = s.budget and u.term = s.term and u.shard >= 0 and (u.reserved > 0 or u.changed >= t.xmin_after))
 order by s.budget, s.term
 limit $3`
 
@@ -48,7 +48,7 @@ select 1 from tranche.shares where budget = $1 and term = $2 and gone for update
 	deleteUsage = `
 with step as (
     select budget, instance, period, class from tranche.usage
-    where budget = $1 and term = $2
+    where budget = $1 and term = $2 and shard >= 0
     order by budget, instance, period, class
     limit $3
     for update)
@@ -56,7 +56,7 @@ delete from tranche.usage as u using step as w
 where u.budget = w.budget and u.instance = w.instance and u.period = w.period and u.class = w.class and u.reserved = 0`
 
 	deleteShare = `
-with rest as (select count(*) as n from tranche.usage where budget = $1 and term = $2),
+with rest as (select count(*) as n from tranche.usage where budget = $1 and term = $2 and shard >= 0),
 entries as (delete from tranche.share_entries where budget = $1 and term = $2 and (select n from rest) = 0),
 counts as (delete from tranche.instances where budget = $1 and term = $2 and (select n from rest) = 0)
 delete from tranche.shares where budget = $1 and term = $2 and (select n from rest) = 0`

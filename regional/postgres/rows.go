@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"tranche/allocation"
 	"tranche/regional"
@@ -70,21 +71,23 @@ func (k *idKeys) args() []any { return []any{k.credentials, k.tenants, k.ids} }
 type counters struct {
 	keys
 	granted, returned, spent, reserved, overdraft []int64
+	places                                        []pgtype.TID
 }
 
 func newCounters(n int) *counters { return &counters{keys: *newKeys(n)} }
 
-func (c *counters) add(u *allocation.Usage) {
+func (c *counters) add(u *allocation.Usage, place pgtype.TID) {
 	c.keys.add(u.UsageKey)
 	c.granted = append(c.granted, u.Granted)
 	c.returned = append(c.returned, u.Returned)
 	c.spent = append(c.spent, u.Spent)
 	c.reserved = append(c.reserved, u.Reserved)
 	c.overdraft = append(c.overdraft, u.Overdraft)
+	c.places = append(c.places, place)
 }
 
 func (c *counters) args() []any {
-	return append(c.keys.args(), c.granted, c.returned, c.spent, c.reserved, c.overdraft, len(c.budgets))
+	return append(c.keys.args(), c.granted, c.returned, c.spent, c.reserved, c.overdraft, len(c.budgets), c.places)
 }
 
 // lateChanges are the shares whose usage changed after its period was closed.
@@ -132,6 +135,19 @@ func eachUsage(rows pgx.Rows, into map[allocation.UsageKey]*allocation.Usage) er
 			return err
 		}
 		into[u.UsageKey] = u
+	}
+	return rows.Err()
+}
+
+// readUsage reads rows of usageOfKeys: those of eachUsage, and where each stands.
+func (b *batch) readUsage(rows pgx.Rows) error {
+	for rows.Next() {
+		u := &allocation.Usage{}
+		var place pgtype.TID
+		if err := rows.Scan(append(usageFields(u), &place)...); err != nil {
+			return err
+		}
+		b.seen.Usage[u.UsageKey], b.rows[u.UsageKey] = u, place
 	}
 	return rows.Err()
 }
