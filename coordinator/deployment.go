@@ -15,49 +15,79 @@ const firstAdmin = "first"
 // ensureDeployment makes the deployment's document and the first admin token, in one transaction that finds neither. Of
 // several replicas that start at once, one wins; only that one knows the token, and says it once. Where etcd was replaced
 // by an empty one, a coordinator that remembers the deployment makes it with its old id: the owners belong to that one.
+//
+// While etcd does not answer, or an answer was lost, it tries again: with the same token, so that a write of before which
+// arrives late is known as its own. What no waiting mends ends the process.
 func (s *Service) ensureDeployment(ctx context.Context, id string) error {
-	var made Deployment
-	secret := s.newToken(RoleAdmin, "", firstAdmin)
-	goesOn := s.config.GoOn
-	if err := goesOn.fits(id, "this coordinator remembers"); err != nil {
+	m := &deploymentMaker{Service: s, id: id, secret: s.newToken(RoleAdmin, "", firstAdmin)}
+	if err := s.config.GoOn.fits(id, "this coordinator remembers"); err != nil {
 		return err
 	}
-	err := s.actFreely(ctx, func() (Change, error) {
-		if d := s.state.deployment; d != nil {
-			return s.ensureStanding(d), goesOn.fits(d.value.ID, "etcd holds")
+	for {
+		err := s.actFreely(ctx, m.change)
+		switch {
+		case err == nil:
+			m.tellToken()
+			return nil
+		case ctx.Err() != nil || !passes(err):
+			return fmt.Errorf("make the deployment: %w", err)
 		}
-		made = Deployment{
-			Format: documentFormat, ID: cmp.Or(id, goesOn.id(), s.random.hex(8)), Made: s.now().UTC(),
-			History: allocation.History{Number: 1, Stamp: s.random.hex(8)}, Config: 0, Members: 1,
-		}
-		standing := s.firstStanding(goesOn, &made)
-		token := TokenDocument{Format: documentFormat, Name: firstAdmin, Role: RoleAdmin, Hash: hashToken(secret), Made: made.Made, By: background.name}
-		change := Change{
-			Reads: []Item{{Key: deploymentKey}, {Key: historyKey}},
-			Puts:  []Item{put(deploymentKey, made), put(historyKey, standing)},
-		}
-		if len(s.state.tokens) == 0 {
-			change.Reads = append(change.Reads, Item{Key: tokenKey(firstAdmin)})
-			change.Puts = append(change.Puts, put(tokenKey(firstAdmin), token))
-		}
-		change.Puts = append(change.Puts, s.auditLine(background, "deployment.make", made.ID, nil, made))
-		return change, nil
-	})
-	if errors.Is(err, ErrUnknownOutcome) {
-		// It may be ours: read it back instead of trying blindly.
-		err = s.refresh(ctx)
+		s.log.Warn("it is not known yet that the deployment stands in etcd", "error", err)
+		s.runtime.Sleep(ctx, recallPause)
 	}
-	if err != nil {
-		return fmt.Errorf("make the deployment: %w", err)
+}
+
+// passes says whether it is worth another try: the store did not answer, an answer was lost, or others were faster.
+func passes(err error) bool {
+	for _, e := range []error{ErrUnavailable, ErrUnknownOutcome, ErrConflict, errNotShown, context.DeadlineExceeded} {
+		if errors.Is(err, e) {
+			return true
+		}
 	}
-	s.state.mu.Lock()
-	mine := s.state.deployment != nil && s.state.deployment.value.ID == made.ID
-	first := s.state.tokens[firstAdmin]
-	s.state.mu.Unlock()
-	if mine && first != nil && first.value.Hash == hashToken(secret) && s.config.OnFirstAdminToken != nil {
-		s.config.OnFirstAdminToken(secret)
+	return false
+}
+
+// deploymentMaker is one attempt to make the deployment, however often it is repeated.
+type deploymentMaker struct {
+	*Service
+	id, secret string
+	made       Deployment
+	standing   StandingDocument
+}
+
+func (m *deploymentMaker) change() (Change, error) {
+	goesOn := m.config.GoOn
+	if d := m.state.deployment; d != nil {
+		return m.ensureStanding(d), goesOn.fits(d.value.ID, "etcd holds")
 	}
-	return nil
+	if m.made.ID == "" {
+		m.made = Deployment{
+			Format: documentFormat, ID: cmp.Or(m.id, goesOn.id(), m.random.hex(8)), Made: m.now().UTC(),
+			History: allocation.History{Number: 1, Stamp: m.random.hex(8)}, Config: 0, Members: 1,
+		}
+		m.standing = m.firstStanding(goesOn, &m.made)
+	}
+	token := TokenDocument{Format: documentFormat, Name: firstAdmin, Role: RoleAdmin, Hash: hashToken(m.secret), Made: m.made.Made, By: background.name}
+	change := Change{
+		Reads: []Item{{Key: deploymentKey}, {Key: historyKey}},
+		Puts:  []Item{put(deploymentKey, m.made), put(historyKey, m.standing)},
+	}
+	if len(m.state.tokens) == 0 {
+		change.Reads = append(change.Reads, Item{Key: tokenKey(firstAdmin)})
+		change.Puts = append(change.Puts, put(tokenKey(firstAdmin), token))
+	}
+	change.Puts = append(change.Puts, m.auditLine(background, "deployment.make", m.made.ID, nil, m.made))
+	return change, nil
+}
+
+// tellToken says the first admin token, if it is the one that stands in etcd.
+func (m *deploymentMaker) tellToken() {
+	m.state.mu.Lock()
+	first := m.state.tokens[firstAdmin]
+	m.state.mu.Unlock()
+	if first != nil && first.value.Hash == hashToken(m.secret) && m.config.OnFirstAdminToken != nil {
+		m.config.OnFirstAdminToken(m.secret)
+	}
 }
 
 // ensureStanding makes the standing of a deployment that is older than it.
