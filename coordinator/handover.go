@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,8 +35,8 @@ type HandoverRequest struct {
 	Reason      string            `json:"reason"`
 	By          string            `json:"by"` // the person who answers for it
 	Step        string            `json:"step"`
-	ID          string            `json:"id,omitempty"` // with begin: of an owner that is stopped already
-	Incarnation string            `json:"incarnation,omitempty"`
+	ID          string            `json:"id,omitempty"`          // with begin: of an owner that is stopped already
+	Incarnation string            `json:"incarnation,omitempty"` // with end: of a database that is not the region's any more
 	From        allocation.Home   `json:"from,omitzero"`
 	To          allocation.Home   `json:"to,omitzero"`
 	Marks       []allocation.Mark `json:"marks,omitempty"` // that the copy holds
@@ -60,6 +61,9 @@ func (s *Service) handOver(ctx context.Context, who actor, name string, q Handov
 	}
 	err := s.act(ctx, func() (Change, error) {
 		r := s.state.regions[name]
+		if r != nil && q.Step == HandoverEnd && s.state.isFormer(allocation.Holder{Region: name, Incarnation: q.Incarnation}) {
+			return s.leaveBehind(who, r, q), nil
+		}
 		if r == nil || r.doc == nil {
 			return Change{}, notFound("region", name)
 		}
@@ -87,7 +91,18 @@ func (s *Service) handOver(ctx context.Context, who actor, name string, q Handov
 	if r := s.state.regions[name]; r != nil && r.doc != nil {
 		return s.answerRegion(r), nil
 	}
-	return RegionAnswer{}, notFound("region", name)
+	return RegionAnswer{Region: name}, nil // it is removed
+}
+
+// leaveBehind records who lets a database go on that was stopped, and not handed over, when the region was removed or started
+// anew: of the region nothing changes. What it holds is its own still, and stays out; with its next call it begins anew. A
+// stopped owner makes no call, so without this its database could never be of use again.
+func (s *Service) leaveBehind(who actor, r *region, q HandoverRequest) Change {
+	d := cmp.Or(r.doc, r.tomb)
+	about := map[string]any{"reason": q.Reason, "by": q.By, "id": q.ID, "incarnation": q.Incarnation}
+	change := Change{Reads: []Item{d.item}, Puts: []Item{s.auditLine(who, "region.handover-"+q.Step, r.name, nil, about)}}
+	s.state.onStanding(&change)
+	return change
 }
 
 func (s *Service) beginHandover(r *region, q HandoverRequest) (RegionDocument, error) {

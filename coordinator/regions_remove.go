@@ -138,6 +138,9 @@ func (s *Service) blockRemoval(a *RemoveAnswer, r *region) {
 	if len(naming) > 0 {
 		a.block("%d budgets name it in their allocation: change %s", len(naming), strings.Join(naming[:min(5, len(naming))], ", "))
 	}
+	if h := d.Handover; h != nil {
+		a.Notes = append(a.Notes, fmt.Sprintf("its owner was stopped for a handover, by %s: `tranche regions handover %s --cancel --from-url URL` lets that database go on, also afterwards", h.By, r.name))
+	}
 	a.Notes = append(a.Notes,
 		"its token ends; the name may be registered again with another token, and an old database that calls then begins anew, with nothing",
 		"stop its nodes: they are not heard any more, and go on with what they hold until their terms are over")

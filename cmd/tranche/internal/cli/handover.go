@@ -25,7 +25,8 @@ const handoverLong = `Move a region's owner to another database, such as a new s
      goes on: the same incarnation, with all that it holds.
 
 Each step is durable before the next; interrupted, it goes on when it is run again. --cancel lets the old owner go on: it
-works until the two databases were found to be equal.`
+works until the two databases were found to be equal, also of a database whose region was removed meanwhile, or started anew
+in another one.`
 
 // handover is how a move stands, or what it would be.
 type handover struct {
@@ -98,16 +99,20 @@ type mover struct {
 	region     coordinator.RegionAnswer
 	deployment string
 	result     handover
+	left       bool // the database is not the region's any more
 }
 
 func (a *App) handOver(ctx context.Context, client *api.Client, name string, q wantedHandover) error {
 	status, r, err := deploymentAndRegion(ctx, client, name)
+	if err != nil && q.cancel && status.Deployment != "" {
+		r, err = coordinator.RegionAnswer{Region: name}, nil // it may have been removed while its owner was stopped
+	}
 	if err != nil {
 		return err
 	}
 	m := &mover{wantedHandover: q, client: client, region: r, deployment: status.Deployment}
 	m.result = handover{Region: name, Incarnation: r.Incarnation, From: r.Home, State: handoverAdmits, DryRun: !q.yes}
-	if r.Incarnation == "" {
+	if r.Incarnation == "" && !q.cancel {
 		return fmt.Errorf("region %s has no incarnation: there is nothing to hand over", name)
 	}
 	err = m.run(ctx)
@@ -133,6 +138,9 @@ func (m *mover) run(ctx context.Context) error {
 		return err
 	}
 	defer old.Shut()
+	if m.leftBehind(loaded) {
+		return m.callOffLeft(ctx, old, loaded)
+	}
 	if err := m.movable(loaded); err != nil {
 		return err
 	}
@@ -177,6 +185,8 @@ func (m *mover) moved(ctx context.Context) (bool, error) {
 func (m *mover) movable(l regional.Loaded) error {
 	r := m.region
 	switch {
+	case r.Home == allocation.Home{}:
+		return fmt.Errorf("region %s is not registered, or has never called, and this database is not stopped for a handover: there is nothing to do", r.Region)
 	case l.Home != r.Home && l.Incarnation == r.Incarnation && l.Handover.ID != "":
 		return fmt.Errorf("this is %s, and the recorded home of region %s is %s: correct --%s. If it is a replica of that one, promoted while the owner was stopped: "+
 			"a stopped owner makes no call, so declare it with `tranche regions adopt-failover %s --postgres-url URL`, and run this command again",

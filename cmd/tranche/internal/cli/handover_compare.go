@@ -96,6 +96,10 @@ func (a *App) showHandover(m *mover) {
 func (m *mover) nextStep() string {
 	r := m.result
 	switch {
+	case m.left && r.DryRun:
+		return "the old owner would not be stopped any more; it is not the region's"
+	case m.left:
+		return m.leftText()
 	case m.cancel && r.DryRun:
 		return "the old owner would go on as if nothing had been; a copy of it is of no use then"
 	case m.cancel:

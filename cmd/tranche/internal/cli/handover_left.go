@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	"tranche/allocation"
+	"tranche/coordinator"
+	"tranche/regional"
+	"tranche/regional/postgres"
+)
+
+// leftBehind says whether a database was stopped for a handover that nobody ended before its region was removed, or started
+// anew elsewhere. Its incarnation is a former one. It was stopped where it is: a copy of it would be another database.
+func (m *mover) leftBehind(l regional.Loaded) bool {
+	return m.cancel && l.Handover.ID != "" && l.Incarnation != m.region.Incarnation && l.Handover.From == l.Home
+}
+
+// callOffLeft lets it go on. It was not handed over, so no other database ever goes on as its incarnation: what it holds is
+// spent here or nowhere.
+func (m *mover) callOffLeft(ctx context.Context, old *postgres.Store, l regional.Loaded) error {
+	m.left = true
+	m.result.Incarnation, m.result.From = l.Incarnation, l.Home
+	if m.stands(l.Handover); m.result.State == handoverHanded {
+		return fmt.Errorf("this database was handed over for good to %s: nothing is ever admitted in it", homeText(l.Handover.To))
+	}
+	if !m.yes {
+		return nil
+	}
+	// It is said first: afterwards the database knows nothing of the stop.
+	if _, err := m.tell(ctx, coordinator.HandoverRequest{Step: coordinator.HandoverEnd, ID: l.Handover.ID, Incarnation: l.Incarnation}); err != nil {
+		return fmt.Errorf("say that the handover is called off: %w", err)
+	}
+	if _, err := old.HandOver(ctx, regional.HandoverResume, l.Handover, l.Home); err != nil {
+		return fmt.Errorf("%w; run the same command again", onceEach(err))
+	}
+	m.stands(regional.Handover{})
+	return nil
+}
+
+// leftText says what becomes of it.
+func (m *mover) leftText() string {
+	if m.region.Home == (allocation.Home{}) {
+		return fmt.Sprintf("region %s lives nowhere now, and this database is not stopped any more: it begins anew, with nothing, when the region is registered and a node on it calls", m.region.Region)
+	}
+	return fmt.Sprintf("region %s lives elsewhere, and this database is not stopped any more: it is refused while the recorded one calls", m.region.Region)
+}
