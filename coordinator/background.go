@@ -16,11 +16,12 @@ const (
 )
 
 // lead does the background work while this replica leads. Leadership only saves double work: every change is compared,
-// so two leaders at once do no harm.
+// so two leaders at once do no harm. A replica that cannot do it all, by its clock or its time-zone data, leaves it to another.
 func (s *Service) lead(ctx context.Context) error {
 	s.setLeading(true)
 	defer s.setLeading(false)
 	var swept, marks time.Time
+	var fit fitness
 	for ctx.Err() == nil {
 		started := s.now()
 		if !s.isTrusted() {
@@ -29,6 +30,9 @@ func (s *Service) lead(ctx context.Context) error {
 		}
 		if err := s.round(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("background work is not done", "error", err)
+		}
+		if err := fit.judge(s.unfit(), s.now()); err != nil {
+			return err
 		}
 		if err := s.noticeEvents(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("events are not told yet", "error", err)

@@ -65,6 +65,7 @@ func newMetrics(s *Service, registry prometheus.Registerer) *metrics {
 	gauge("tranche_coordinator_budgets", "Budgets, without the deleted ones.", locked(s.state.liveBudgets))
 	gauge("tranche_coordinator_ledgers", "Ledgers: terms that are not closed.", locked(func() int { return len(s.state.ledgers) }))
 	gauge("tranche_coordinator_ledgers_behind", "Ledgers that have yet to follow their budget or the regions.", locked(func() int { return s.state.countBehind(s.instant()) }))
+	gauge("tranche_coordinator_openings_late", "Budgets of which a term is due and not opened, by this replica's clock. Above 0: somebody should look.", locked(s.countLate))
 	gauge("tranche_coordinator_regions_in_contact", "Regions that called within report_unreachable_after.", locked(s.inContact))
 	gauge("tranche_coordinator_regions_out_of_contact", "Regions with an incarnation that did not call within report_unreachable_after.",
 		locked(func() int { return s.state.withIncarnation() - s.inContact() }))

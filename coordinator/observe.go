@@ -12,6 +12,7 @@ const observeEvery = time.Second
 //
 //	etcd     answers ──evidence older than maxEvidenceAge──▶ away ──a read──▶ answers
 //	region   calls ──no call for ReportUnreachableAfter──▶ silent ──a call──▶ calls
+//	terms    opened ──one is late──▶ late ──all are opened──▶ opened
 //
 // Every replica logs what it sees. While its picture is old it says nothing of regions: they may call other replicas, and
 // it would not know.
@@ -20,6 +21,7 @@ type observer struct {
 	lastOf time.Time            // the last read before that
 	fresh  time.Time            // since when the picture is fresh without a break; zero: it is not
 	silent map[string]time.Time // the last contact of each region that was said to be silent
+	late   string               // what was said last of terms that are not opened
 }
 
 // transition is a change in what is seen of one region.
@@ -63,6 +65,10 @@ func (s *Service) observe(o *observer) {
 		} else {
 			s.log.Info("region calls again", "region", c.region, "silent_since", c.since.UTC().Format(timeForm), "for", now.Sub(c.since).Round(time.Second))
 		}
+	}
+	s.followClock()
+	if now.Sub(o.fresh) >= time.Duration(lateAfter)*time.Second { // what is late after a start is opened in a moment
+		s.observeLate(o)
 	}
 }
 

@@ -46,8 +46,9 @@ type Status struct {
 	Above80       []BudgetUse        `json:"above_80_percent"`
 	Overcommitted []BudgetUse        `json:"overcommitted"`
 	Oldest        *OldestReservation `json:"oldest_reservation,omitempty"`
-	Frozen        *FrozenStatus      `json:"frozen,omitempty"`       // nothing is granted or opened; absent: all is well
-	LostChanges   []LostChange       `json:"lost_changes,omitempty"` // of budgets, that regions know of and etcd lost
+	Frozen        *FrozenStatus      `json:"frozen,omitempty"`        // nothing is granted or opened; absent: all is well
+	LostChanges   []LostChange       `json:"lost_changes,omitempty"`  // of budgets, that regions know of and etcd lost
+	Late          []LateOpening      `json:"late_openings,omitempty"` // terms that are due and not opened
 	Problems      []StatusProblem    `json:"problems"`
 }
 
@@ -155,6 +156,7 @@ func (s *Service) fillStatus(st *Status, add addStatus) {
 	}
 	s.fillFrozen(st, add)
 	s.fillLost(st, add)
+	s.fillLate(st, add)
 	st.Revision, st.Budgets, st.Ledgers = s.state.revision, s.state.liveBudgets(), len(s.state.ledgers)
 	st.Behind, st.Conserved = s.state.countBehind(s.instant()), len(s.state.broken) == 0
 	for i, ref := range sortedRefs(s.state.broken, nil) {

@@ -196,9 +196,11 @@ func (x *faults) heal() {
 			n.process.Resume()
 		}
 	}
-	for _, c := range f.replicas {
+	for i, c := range f.replicas {
 		c.process.Resume()
-		c.setZones(0)
+		if i == 0 || i < len(f.replicas)-1 {
+			c.setZones(0) // the last one keeps its own, or lacks the zone: others have to open terms, whoever leads
+		}
 	}
 	for _, r := range f.regions {
 		for _, db := range r.left {
