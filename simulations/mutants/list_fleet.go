@@ -76,6 +76,10 @@ var (
 	midnights = arena{name: "midnight by several versions of the time-zone data", long: 100 * time.Second, focus: fleet.Focus{
 		Faults: map[string]int{"zone-data": 4, "crash-coordinator": 1}, Every: 4 * time.Second, Operate: 3 * time.Second, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right",
 	}}
+	afterMidnight = arena{name: "a replica whose time-zone data lacks the zone, for good", long: 15 * time.Second, focus: fleet.Focus{
+		Faults: map[string]int{"zone-data": 1}, Every: 10 * time.Second, Coordinators: 2, Operate: -1, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right", Acts: -1, Handovers: -1,
+		Clients: 1, Think: 2 * time.Second,
+	}}
 	keyed = arena{name: "callers' keys, and blocks", focus: fleet.Focus{
 		Faults: map[string]int{"cut-region": 2, "crash-node": 1}, Every: 4 * time.Second, Keys: true, Nodes: 2, Clients: 3, Think: 150 * time.Millisecond,
 		Operate: -1, Drift: -1, AtCommit: -1, Clocks: "right",
@@ -138,6 +142,7 @@ func fleetMutants() []Mutant {
 		inFleet("recompute-period-at-owner", "a node computes the end of a period by its own time-zone data", midnights, wireSeams(recomputeAtOwner), 10),
 		inFleet("recompute-period-on-change", "a replica computes the end of an open term by its own time-zone data", midnights, storeSeams(recomputeOnFollow), 10),
 		inFleet("open-term-by-own-zone", "a term begins where a replica's own time-zone data says, not where the one before ended", midnights, storeSeams(openByOwnZone), 10),
+		inFleet("lead-unfit", "a leader that cannot open a term keeps the others from it", afterMidnight, keptSeams, 0),
 		inFleet("leave-a-period-out", "a term begins later than the one before it ended", anything, storeSeams(leaveGap), 10),
 		inFleet("decide-without-revision", "a decision does not say on which state of the ledger it rests", anything, ownerSeams(withoutRevision), 12),
 		inFleet("take-from-giver-at-once", "the ledger counts what it asked for as returned", moving, storeSeams(takeFromGiver), 4),

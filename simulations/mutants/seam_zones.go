@@ -8,6 +8,7 @@ import (
 	"tranche/allocation"
 	"tranche/coordinator"
 	"tranche/regional"
+	"tranche/simulations/internal/fleet"
 )
 
 // The mutants of calendar periods compute once more, by time-zone data of their own, what the term's document says. Their
@@ -74,6 +75,23 @@ func openByOwnZone() storeSeam {
 		})
 		return s.Commit(ctx, t)
 	}}
+}
+
+// keptSeams let a replica that leads do so for as long as it holds the lease, whatever it cannot do.
+func keptSeams() fleet.Seams {
+	return fleet.Seams{Store: func(_ string, s coordinator.Store) coordinator.Store { return keptLead{s} }}
+}
+
+// keptLead is a store whose leaders begin again instead of giving the leadership up.
+type keptLead struct{ coordinator.Store }
+
+func (k keptLead) Lead(ctx context.Context, name string, work func(ctx context.Context) error) error {
+	return k.Store.Lead(ctx, name, func(ctx context.Context) (err error) {
+		for ctx.Err() == nil {
+			err = work(ctx)
+		}
+		return err
+	})
 }
 
 // windowsOf notes the windows of the budgets that a transaction writes.

@@ -198,8 +198,8 @@ func (x *faults) heal() {
 	}
 	for i, c := range f.replicas {
 		c.process.Resume()
-		if i == 0 || i < len(f.replicas)-1 {
-			c.setZones(0) // the last one keeps its own, or lacks the zone: others have to open terms, whoever leads
+		if c.setZones(0); i > 0 && i == len(f.replicas)-1 {
+			c.setZones(zoneUnknown) // an old machine that nobody looks after: the others have to open terms, whoever leads
 		}
 	}
 	for _, r := range f.regions {
