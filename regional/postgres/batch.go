@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"tranche/allocation"
 	"tranche/regional"
@@ -18,9 +17,9 @@ type batch struct {
 	writer *writer
 	tx     *transaction
 	seen   regional.Seen
-	open   int16                              // the table of ids that is open; it cannot change under the shared switch lock
-	places map[allocation.IDKey]place         // where the ids stand that were found
-	rows   map[allocation.UsageKey]pgtype.TID // where the usage rows stand; they stay there while they are locked
+	open   int16                            // the table of ids that is open; it cannot change under the shared switch lock
+	places map[allocation.IDKey]place       // where the ids stand that were found
+	rows   map[allocation.UsageKey]standing // where the usage rows stand; they stay there while they are locked
 }
 
 // place is the table of an id and the state in which it was read.
@@ -63,7 +62,7 @@ func (s *Store) Begin(ctx context.Context, rw regional.Writer, want regional.Wan
 }
 
 func newBatch(s *Store) *batch {
-	return &batch{store: s, seen: newSeen(), places: map[allocation.IDKey]place{}, rows: map[allocation.UsageKey]pgtype.TID{}}
+	return &batch{store: s, seen: newSeen(), places: map[allocation.IDKey]place{}, rows: map[allocation.UsageKey]standing{}}
 }
 
 func checkWant(want regional.Want) error {
@@ -262,16 +261,22 @@ func (b *batch) queueUsage(q *pgx.Batch, usage []*allocation.Usage) error {
 	}
 	rows := newCounters(len(usage))
 	var late lateChanges
+	var templates sums
 	for _, u := range usage {
 		if u.Overflowed() {
 			return fmt.Errorf("usage of %s in period %s left its bounds: %+v", u.Budget, u.Period, *u)
 		}
-		rows.add(u, b.rows[u.UsageKey]) // one that was not locked stands nowhere, and so is not counted
+		was := b.rows[u.UsageKey]
+		rows.add(u, was.place) // one that was not locked stands nowhere, and so is not counted
 		if u.Until <= b.seen.ClosedBefore {
 			late.add(u.Budget, u.Term)
+		}
+		if u.Template {
+			templates.add(u, was.counts)
 		}
 	}
 	b.tx.usage = rows
 	late.queue(q)
+	templates.queue(q)
 	return nil
 }

@@ -61,6 +61,7 @@ func (s *Store) handOver(ctx context.Context, step regional.HandoverStep, asked 
 		b.Queue(renumberShares)
 		b.Queue(renumberUsage)
 		b.Queue(renumberLate)
+		b.Queue(renumberTemplates)
 	}
 	b.Queue(setHandover, next.ID, string(text))
 	b.Queue(lockWriters)

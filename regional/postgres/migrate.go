@@ -27,12 +27,7 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (err error) {
 	if err := makeSchema(ctx, db); err != nil {
 		return err
 	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
-		return err
-	}
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
-		goose.WithTableName("tranche.migrations"), goose.WithSessionLocker(turnstile{}), goose.WithDisableGlobalRegistry(true))
+	provider, err := migrator(db)
 	if err != nil {
 		return fmt.Errorf("read the migrations: %w", err)
 	}
@@ -40,6 +35,15 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (err error) {
 		return fmt.Errorf("migrate the database: %w", err)
 	}
 	return nil
+}
+
+func migrator(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, err
+	}
+	return goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithTableName("tranche.migrations"), goose.WithSessionLocker(turnstile{}), goose.WithDisableGlobalRegistry(true))
 }
 
 // makeSchema makes the schema unless it is there. A role that may not create one can still use one that an operator made.

@@ -61,7 +61,11 @@ made as (
     from ranked where fits
     order by budget collate "C", instance collate "C", period, class collate "C"
     on conflict do nothing
-    returning budget, term, period, class, template),
+    returning shard, budget, term, period, class, until, template),
+told as (
+    insert into tranche.template_usage (shard, budget, term, period, class, until, instances)
+    select shard, budget, term, period, class, until, count(*) from made where template
+    group by shard, budget, term, period, class, until),
 counted as (
     insert into tranche.instances as i (budget, term, period, class, count)
     select budget, term, period, class, count(*) from made where template

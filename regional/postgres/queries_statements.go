@@ -18,8 +18,8 @@ order by s.shard`
 
 	// What shares the statements of shards ($1) are to list, by their bases: number 0 ($2) means all that are not gone. The
 	// others: shares that changed, and shares with usage that changed, in transactions that the base's snapshot could not
-	// see ($3). Usage is looked for only in periods that were not closed at that snapshot ($4), and among late changes. What
-	// changed since the oldest base is read once, not for each shard again.
+	// see ($3). Usage is looked for only in periods that were not closed at that snapshot ($4), and among late changes; that of
+	// templates by what was added to their sums. What changed since the oldest base is read once, not for each shard again.
 	touchedShares = `
 base as materialized (
     select * from unnest($1::smallint[], $2::bigint[], $3::text[]::xid8[], $4::bigint[]) as b (shard, number, xmin_after, closed_before)),
@@ -35,7 +35,10 @@ touched as (
     where s.changed >= b.xmin_after
     union
     select u.shard, u.budget, u.term from tranche.usage as u join based as b on b.shard = u.shard
-    where u.until > (select min(closed_before) from based) and u.until > b.closed_before and u.changed >= b.xmin_after
+    where not u.template and u.until > (select min(closed_before) from based) and u.until > b.closed_before and u.changed >= b.xmin_after
+    union
+    select u.shard, u.budget, u.term from tranche.template_usage as u join based as b on b.shard = u.shard
+    where u.changed >= (select xmin_after from oldest) and u.changed >= b.xmin_after
     union
     select l.shard, l.budget, l.term from tranche.late_changes as l join based as b on b.shard = l.shard
     where l.changed >= (select xmin_after from oldest) and l.changed >= b.xmin_after)`
@@ -71,13 +74,18 @@ select pg_snapshot_xmin(pg_current_snapshot())::text, (select closed_before from
                 from tranche.share_entries as e where e.budget = s.budget and e.term = s.term and ($5 or not s.template)),
             'usage', (
                 select json_agg(json_build_object('period', u.period, 'until', u.until, 'class', u.class, 'returned', u.returned,
-                       'spent', u.spent, 'reserved', u.reserved, 'overdraft', u.overdraft, 'instances', u.instances) order by u.period, u.class)
+                       'spent', u.spent, 'reserved', u.reserved, 'overdraft', u.overdraft, 'instances', u.instances, 'parts', u.parts)
+                       order by u.period, u.class)
                 from (select period, class, min(until) as until, case when s.template then 0 else max(returned) end as returned,
                              least(sum(spent), 9223372036854775807)::bigint as spent,
                              least(sum(reserved), 9223372036854775807)::bigint as reserved,
                              least(sum(overdraft), 9223372036854775807)::bigint as overdraft,
-                             case when s.template then count(*) else 0 end as instances
-                      from tranche.usage where budget = s.budget and term = s.term and shard >= 0
+                             case when s.template then sum(instances) else 0 end as instances, sum(parts) as parts
+                      from (select period, class, until, returned, spent, reserved, overdraft, 0 as instances, 0 as parts
+                            from tranche.usage where budget = s.budget and term = s.term and not template and shard >= 0
+                            union all
+                            select period, class, until, 0, spent, reserved, overdraft, instances, 1
+                            from tranche.template_usage where budget = s.budget and term = s.term) as u
                       group by period, class) as u))
             order by t.shard, s.budget, s.term)
         from touched as t join tranche.shares as s on s.budget = t.budget and s.term = t.term)`

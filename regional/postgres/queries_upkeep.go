@@ -58,14 +58,15 @@ where u.budget = w.budget and u.instance = w.instance and u.period = w.period an
 	deleteShare = `
 with rest as (select count(*) as n from tranche.usage where budget = $1 and term = $2 and shard >= 0),
 entries as (delete from tranche.share_entries where budget = $1 and term = $2 and (select n from rest) = 0),
-counts as (delete from tranche.instances where budget = $1 and term = $2 and (select n from rest) = 0)
+counts as (delete from tranche.instances where budget = $1 and term = $2 and (select n from rest) = 0),
+sums as (delete from tranche.template_usage where budget = $1 and term = $2 and (select n from rest) = 0)
 delete from tranche.shares where budget = $1 and term = $2 and (select n from rest) = 0`
 
 	// What a former incarnation left: its shares are gone, and no id that is kept speaks of it ($1: as for shares).
 	deleteOrphans = `
 with step as (
     select u.budget, u.instance, u.period, u.class from tranche.usage as u
-    where u.until <= $1 and u.reserved = 0
+    where u.template = any ('{false,true}'::boolean[]) and u.until <= $1 and u.reserved = 0
       and not exists (select from tranche.shares as s where s.budget = u.budget and s.term = u.term)
     order by u.budget, u.instance, u.period, u.class
     limit $2

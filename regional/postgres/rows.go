@@ -147,7 +147,7 @@ func (b *batch) readUsage(rows pgx.Rows) error {
 		if err := rows.Scan(append(usageFields(u), &place)...); err != nil {
 			return err
 		}
-		b.seen.Usage[u.UsageKey], b.rows[u.UsageKey] = u, place
+		b.seen.Usage[u.UsageKey], b.rows[u.UsageKey] = u, standing{place, countsOf(u)}
 	}
 	return rows.Err()
 }

@@ -76,6 +76,7 @@ func (t *transaction) startOver(ctx context.Context, call allocation.SyncCall, a
 		return nil, err
 	}
 	b.Queue(emptyUsage)
+	b.Queue(emptyTemplates)
 	for _, sql := range dropShares {
 		b.Queue(sql)
 	}

@@ -1,10 +1,6 @@
 package postgres
 
-import (
-	"fmt"
-
-	"tranche/allocation"
-)
+import "tranche/allocation"
 
 // statedShare is a share as selectTouched gives it: numbers for instants, as in all columns.
 type statedShare struct {
@@ -36,6 +32,7 @@ type statedEntry struct {
 type statedUsage struct {
 	Period, Until, Returned, Spent, Reserved, Overdraft, Instances int64
 	Class                                                          allocation.Class
+	Parts                                                          int64 // rows of template_usage
 }
 
 func (s *statedShare) statement() allocation.ShareStatement {
@@ -71,11 +68,7 @@ func (s *statedShare) statement() allocation.ShareStatement {
 }
 
 // statementsOf gathers the shares by shard; one that has none to list states that.
-func statementsOf(chosen []base, numbers map[int16]int64, shares []byte) ([]allocation.Statement, error) {
-	var touched []statedShare
-	if err := decode(shares, &touched); err != nil {
-		return nil, fmt.Errorf("decode the statements: %w", err)
-	}
+func statementsOf(chosen []base, numbers map[int16]int64, touched []statedShare) []allocation.Statement {
 	byShard := map[int16][]allocation.ShareStatement{}
 	for i := range touched {
 		byShard[touched[i].Shard] = append(byShard[touched[i].Shard], touched[i].statement())
@@ -84,5 +77,5 @@ func statementsOf(chosen []base, numbers map[int16]int64, shares []byte) ([]allo
 	for _, b := range chosen {
 		out = append(out, allocation.Statement{Shard: int(b.shard), Number: numbers[b.shard], Base: b.number, Shares: byShard[b.shard]})
 	}
-	return out, nil
+	return out
 }

@@ -33,7 +33,8 @@ const (
 // Usage has no index on `changed`: that would make every update slower. Only periods that were not closed at the base's
 // snapshot are searched, by their end. What changes behind closed_before (a settle, a lapse, a grant) notes its share in
 // late_changes. That is exact, since closed_before rises only under the exclusive switch lock: whoever judged a period by
-// an older closed_before had committed before it rose, and was seen by every snapshot that saw it risen.
+// an older closed_before had committed before it rose, and was seen by every snapshot that saw it risen. A template's rows
+// are not looked through: what changed of their sums is (templates.go).
 //
 // A shard in which nothing happens is not stated again, and its base would grow old: each call would look through all that
 // happened since in the others. So the base is renewed: where a snapshot sees nothing that changed since the base, what was
@@ -259,17 +260,18 @@ func (t *transaction) state(ctx context.Context, chosen []base, held bool, call 
 	if len(chosen) == 0 {
 		return b, nil
 	}
-	statements, err := statementsOf(chosen, numbers, shares)
-	if err != nil {
-		return nil, err
+	var stated []statedShare
+	if err := decode(shares, &stated); err != nil {
+		return nil, fmt.Errorf("decode the statements: %w", err)
 	}
-	call.Statements = statements
+	call.Statements = statementsOf(chosen, numbers, stated)
 	raised := make([]int64, len(columns.shards))
 	for i, shard := range columns.shards {
 		raised[i] = numbers[shard]
 	}
 	b.Queue(insertStatements, columns.shards, raised, after, closed)
 	b.Queue(dropOldStatements, columns.shards, int64(keptStatements))
+	fold(b, stated)
 	return b, nil
 }
 

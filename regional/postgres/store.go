@@ -17,7 +17,7 @@ import (
 )
 
 // Format is the format number of the owner's tables. A program that does not know it reads and writes nothing.
-const Format = 7
+const Format = 8
 
 // Defaults and bounds of a store.
 const (

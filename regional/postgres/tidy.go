@@ -201,6 +201,7 @@ func (s *Store) forget(ctx context.Context, rw regional.Writer, retention alloca
 	return len(refs), s.write(ctx, rw, switchShared, func(context.Context, *transaction) (*pgx.Batch, error) {
 		b := &pgx.Batch{}
 		b.Queue(deleteOrphans, min(now/1_000_000-int64(retention), oldest), tidyUsage)
+		b.Queue(deleteOrphanTemplates, min(now/1_000_000-int64(retention), oldest))
 		b.Queue(deleteFormer, forgottenAfter.Seconds())
 		b.Queue(deleteLate)
 		b.Queue(endForgotten, forgottenAfter.Seconds())
