@@ -220,8 +220,10 @@ func (o *owner) grown() {
 }
 
 // plannedTables are those that grow; by hand only are they vacuumed and analyzed.
-var plannedTables = []string{"usage", "shares", "share_entries", "instances",
-	"admission_ids_0", "admission_ids_1", "admission_ids_2", "admission_ids_3"}
+var plannedTables = []string{
+	"usage", "shares", "share_entries", "instances",
+	"admission_ids_0", "admission_ids_1", "admission_ids_2", "admission_ids_3",
+}
 
 // If this failed a node could suddenly be twenty times as slow, and stay so for minutes: plans are kept, so one that was made while a
 // table was small, or had no statistics, is executed when it is large.
