@@ -59,7 +59,7 @@ func (c *checks) thawed(before allocation.Standing) {
 	c.noteOutlived()
 	for _, v := range c.ledgers {
 		if !c.overSomewhere(v.doc.Periods.End()) {
-			v.lost = nil
+			v.stated, v.lost = append(v.stated, v.lost...), nil
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"strings"
 
 	"tranche/allocation"
@@ -15,6 +16,7 @@ type ledgerView struct {
 	closed   bool
 	restored bool                           // etcd lost it, and it was not made anew
 	lost     []allocation.Ledger            // as it was where etcd was restored, until every region has stated what it holds
+	stated   []allocation.Ledger            // those of them that ended with that
 	stamps   map[allocation.Generation]bool // every generation that it ever had
 	numbers  map[int64]bool                 // their numbers
 }
@@ -45,6 +47,13 @@ func (l *ledgerView) granted(h allocation.Holder, period allocation.Instant, cla
 		a.Granted = max(a.Granted, before.Granted)
 	}
 	return a.Granted
+}
+
+// everGranted is what a holder was granted of a period in any history at all.
+func (l *ledgerView) everGranted(h allocation.Holder, period allocation.Instant, class allocation.Class) int64 {
+	all := *l
+	all.lost = slices.Concat(l.lost, l.stated)
+	return all.granted(h, period, class)
 }
 
 func allocationOf(e allocation.Entry, h allocation.Holder, class allocation.Class) (allocation.Allocation, bool) {

@@ -79,11 +79,14 @@ func (c *checks) judgeUsage(r *region, x *ownertwin.Commit, u ownertwin.UsageCha
 	c.judgeSealed(r, x, ref, u)
 	c.must(!after.Overflowed(), 2, "%s: usage of %s, period %s left its bounds: %+v", r.name, k.Budget, k.Period, after)
 	h := allocation.Holder{Region: r.name, Incarnation: x.Incarnation}
-	// A backup brings back what an incarnation held that was replaced since, and by which ledgers are no longer judged. What is
-	// open in there ends, and nothing is granted to it.
-	broughtBack := c.gone(h) && !made && after.Granted == before.Granted
-	c.must(broughtBack || after.Granted <= l.granted(h, k.Period, k.Class), 4, "%s counts %d granted of %s, period %s, and the ledger never granted it more than %d",
-		r.name, after.Granted, k.Budget, k.Period, l.granted(h, k.Period, k.Class))
+	granted := l.granted(h, k.Period, k.Class)
+	if c.gone(h) && !made && after.Granted == before.Granted {
+		// A backup brings back what an incarnation held that was replaced since, maybe of a history that all have stated after.
+		// What is open in there ends, and nothing is granted to it.
+		granted = l.everGranted(h, k.Period, k.Class)
+	}
+	c.must(after.Granted <= granted, 4, "%s counts %d granted of %s, period %s, and the ledger never granted it more than %d",
+		r.name, after.Granted, k.Budget, k.Period, granted)
 	if !made {
 		c.must(after.Granted >= before.Granted && after.Returned >= before.Returned && after.Spent >= before.Spent && after.Overdraft >= before.Overdraft &&
 			after.Generation >= before.Generation, 8, "%s: the usage of %s, period %s fell: %+v, then %+v", r.name, k.Budget, k.Period, before, after)
