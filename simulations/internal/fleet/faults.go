@@ -63,13 +63,13 @@ type faults struct {
 	begun  bool
 	over   bool
 	done   map[string]int
-	losses int                       // of databases, that were drawn
-	chosen *region                   // by the loss that was drawn last; nil: none was
-	spared map[*region]time.Duration // until when none of its nodes is crashed
+	losses int                 // of databases, that were drawn
+	chosen *region             // by the loss that was drawn last; nil: none was
+	spared map[*region]sparing // none of its nodes is crashed
 }
 
 func newFaults(f *fleet) *faults {
-	x := &faults{fleet: f, plan: f.plan.faults, random: f.w.Random("faults"), crash: f.w.Random("crash"), lost: f.w.Random("lost"), done: map[string]int{}, spared: map[*region]time.Duration{}}
+	x := &faults{fleet: f, plan: f.plan.faults, random: f.w.Random("faults"), crash: f.w.Random("crash"), lost: f.w.Random("lost"), done: map[string]int{}, spared: map[*region]sparing{}}
 	switch f.o.Kind {
 	case KindFaults:
 	case KindCalm:

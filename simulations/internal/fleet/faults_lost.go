@@ -5,13 +5,14 @@ import (
 	"slices"
 	"time"
 
+	"tranche/simulations/internal/ownertwin"
 	"tranche/simulations/internal/world"
 )
 
 // What loses the history of a region's database is drawn among the other faults, too. The services answer it as long as
 // somebody remembers what is gone: a node that wrote it, or the coordinator that was told of it. If all memories go
 // together with what they remember, nobody can know; that is what the runbook says of it, and no fault that a service must
-// survive. So a loss comes where every node of the region serves, and for a while none of them is crashed.
+// survive. So a loss comes where every node of the region serves, and none of them is crashed until it could say what it knows.
 //
 // A node that alone knows what was lost must be able to say so: where it is cut off from the database, or stands still, for
 // longer than the others wait for it, its permits are sold twice. Losses alone are kinds of their own: see kinds_lost.go.
@@ -19,7 +20,7 @@ import (
 // mostLosses is how often databases lose history in one run: each time a region begins with nothing.
 const mostLosses = 3
 
-// sparedFor is for how long no node of a region is crashed that lost history.
+// sparedFor is for how long, at least, no node of a region is crashed that lost history.
 const sparedFor = 8 * time.Second
 
 // losing is the fault of a kind of runs, as one among others.
@@ -74,13 +75,37 @@ func (r *region) ready() bool {
 	})
 }
 
-// spare lets no node of a region be crashed for a while.
-func (x *faults) spare(r *region) { x.spared[r] = x.fleet.w.Elapsed() + sparedFor }
+// sparing is why no node of a region is crashed: its database lost history, which one of them may know alone.
+type sparing struct {
+	at          time.Duration
+	db          *ownertwin.Database
+	incarnation string
+}
+
+// spare lets no node of a region be crashed for a while, and until it knows whether what it wrote is there: a connection that
+// broke in silence keeps it from the database for longer than that.
+func (x *faults) spare(r *region) {
+	x.spared[r] = sparing{x.fleet.w.Elapsed(), r.db, r.db.Incarnation()}
+}
 
 // spares says whether a process is not to be crashed now.
 func (x *faults) spares(p *world.Process) bool {
-	for r, until := range x.spared {
-		if x.fleet.w.Elapsed() < until && slices.ContainsFunc(r.nodes, func(n *node) bool { return n.process == p }) {
+	for r, s := range x.spared {
+		if slices.ContainsFunc(r.nodes, func(n *node) bool { return n.process == p }) {
+			return x.fleet.w.Elapsed() < s.at+sparedFor || s.db.Incarnation() == s.incarnation && !x.found(s, p)
+		}
+	}
+	return false
+}
+
+// found says whether a node found its mark in the database since: all that it commits is compared with that, but for what
+// it does to learn of its own and of others' marks.
+func (x *faults) found(s sparing, p *world.Process) bool {
+	for _, c := range slices.Backward(x.fleet.truth.Commits()) {
+		if c.At < s.at {
+			break
+		}
+		if c.Process == p.Name() && c.Database == s.db.Name() && !c.Lost && !slices.Contains([]string{"writer", "look", "resolve"}, c.What) {
 			return true
 		}
 	}
