@@ -61,6 +61,9 @@ func (l Ledger) Reconcile(h Holder, held Share, st ShareStatement, stamp string)
 			}
 			a := e.allocation(h, r.class)
 			changed = changed || a.Granted < r.granted || a.Returned < r.returned
+			if a.Returned < r.returned {
+				l.Members = 0 // who lacks what came back is granted it as the ledger follows: nothing is while all is frozen
+			}
 			a.Granted, a.Returned = max(a.Granted, r.granted), max(a.Returned, r.returned)
 			if newer {
 				a.Target, a.Protected = r.target, min(r.protected, r.target)

@@ -133,6 +133,36 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// What was returned in a line that is lost is granted to those who lack it, once nothing is frozen. If this fails, it lies
+// there unallocated to the term's end: an owner states a return once.
+func TestReconcileThenFollow(t *testing.T) {
+	b := testBudget("a", "requests", 10)
+	here, there := Holder{"here", "one"}, Holder{"there", "two"}
+	m := Members{Number: 4, Regions: []string{"here", "there"}, Holders: []Holder{here, there}}
+	l, err := OpenLedger(b, 1, tenMinutes, m, genOf(1)).Move(here, there, 3, 0, genOf(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mine, theirs Share
+	mine, _, _ = mine.Apply(l.GrantTo(here))
+	mine.Entries[0].Returned = 3
+	theirs, _, _ = theirs.Apply(l.GrantTo(there))
+	s := frozenAt(2)
+	if l, _, err = l.Reconcile(there, theirs, theirs.Statement(nil, nil), "new"); err != nil || l.Members != m.Number {
+		t.Fatalf("nothing came back, and it follows members %d: %v", l.Members, err)
+	}
+	if l, _, err = l.Reconcile(here, mine, mine.Statement(nil, nil), "new"); err != nil || l.Members == m.Number {
+		t.Fatalf("3 came back, and it follows members %d already: %v", l.Members, err)
+	}
+	s.Freeze = nil
+	if l, _, err = l.Settle(s, "new"); err != nil || held(l, here) != 2 || held(l, there) != 5 {
+		t.Fatalf("settled: %+v, %v", l.Entries, err)
+	}
+	if l, err = l.Follow(b, 1, 0, m, genOf(9)); err != nil || held(l, here) != 2 || held(l, there) != 8 {
+		t.Errorf("it follows: %+v, %v", l.Entries, err)
+	}
+}
+
 // What an incarnation may hold that nobody speaks for is granted to nobody else, also of terms that are opened anew. If
 // this fails, a new incarnation speaks for the one before it.
 func TestLostHolders(t *testing.T) {
