@@ -11,6 +11,7 @@ import (
 type versionLimit struct {
 	limit    int64
 	override *allocation.Override
+	under    allocation.History // in which it was given out
 }
 
 // limitOf is the limit that a budget's document says.
@@ -27,14 +28,16 @@ func (l versionLimit) same(as versionLimit) bool {
 
 // versionGiven judges that a version has one limit (invariant 8). Where etcd went back and nobody has noticed it yet, it gives
 // out once more what it gave out in what is lost: both were told to owners, and the stricter counts once all have stated. Where
-// a history has begun since, versions are above all that were ever given out.
+// a history has begun since, versions are above all that were ever given out, but in histories of which nobody had told it:
+// those that are lost and have no lower number. The first owner that knows one of them contradicts it.
 func (c *checks) versionGiven(v *budgetView, d coordinator.BudgetDocument) {
-	now := versionLimit{limitOf(d), d.Budget.Override}
+	now := versionLimit{limitOf(d), d.Budget.Override, c.standing.History}
 	given := v.limits[d.Version]
 	if slices.ContainsFunc(given, now.same) {
 		return
 	}
-	c.must(len(given) == 0 || c.unnoticed && d.Version > v.doc.Version, 8, "budget %s, version %d, had limits %+v and now %d", d.Budget.Name, d.Version, given, now.limit)
+	known := func(l versionLimit) bool { return l.under == now.under || l.under.Number < now.under.Number }
+	c.must(len(given) == 0 || d.Version > v.doc.Version && (c.unnoticed || !slices.ContainsFunc(given, known)), 8, "budget %s, version %d, had limits %+v and now %d", d.Budget.Name, d.Version, given, now.limit)
 	v.limits[d.Version] = append(given, now)
 }
 
