@@ -17,6 +17,12 @@ var restated = arena{name: "an etcd that goes back, and databases that lose hist
 	Operate: -1, Acts: -1, Handovers: -1, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right",
 }}
 
+// gone is a world in which etcd goes back, all that is said is late now and then, and there is one coordinator.
+var gone = arena{name: "an etcd that goes back under one coordinator", long: 45 * time.Second, focus: fleet.Focus{
+	Faults: map[string]int{"etcd-restored": 1}, Every: 3 * time.Second, Coordinators: 1, Regions: 2, Nodes: 1, Clients: 1, Think: 400 * time.Millisecond, Late: 0.2, LateMost: 5 * time.Second,
+	Operate: 500 * time.Millisecond, Acts: -1, Handovers: -1, Drift: -1, AtCommit: -1, Clocks: "right",
+}}
+
 func statesHeld(call allocation.SyncCall) bool {
 	return slices.ContainsFunc(call.Statements, func(st allocation.Statement) bool {
 		return slices.ContainsFunc(st.Shares, func(sh allocation.ShareStatement) bool { return sh.Held != nil })
@@ -43,8 +49,8 @@ func restateForSuccessor() func(serve fleet.Sync) fleet.Sync {
 	}
 }
 
-// restateAdds adds what a region states to hold to what its ledger knows of it, where the greater of the two counts.
-func restateAdds() storeSeam {
+// whileFrozen shows every ledger that is written while all is frozen, with what it was.
+func whileFrozen(change func(l *allocation.Ledger, was allocation.Ledger) bool) storeSeam {
 	frozen := false
 	look := func(i *coordinator.Item) {
 		if i.Key == historyAt {
@@ -56,13 +62,32 @@ func restateAdds() storeSeam {
 			look(&t.Puts[i])
 		}
 		ledgersOf(&t, func(l *allocation.Ledger, made bool) bool {
-			if !frozen || made {
-				return false
-			}
-			return addGranted(l, comparedLedger(t, l.Budget, l.Periods.Start()))
+			was := comparedLedger(t, l.Budget, l.Periods.Start())
+			return frozen && !made && len(was.Entries) > 0 && change(l, was)
 		})
 		return s.Commit(ctx, t)
 	}}
+}
+
+// restateAdds adds what a region states to hold to what its ledger knows of it, where the greater of the two counts.
+func restateAdds() storeSeam { return whileFrozen(addGranted) }
+
+// keepWhatCameBack takes it that a ledger which counted a return while all was frozen has nothing to follow.
+func keepWhatCameBack() storeSeam {
+	return whileFrozen(func(l *allocation.Ledger, was allocation.Ledger) (changed bool) {
+		for _, e := range l.Entries {
+			for _, a := range e.Allocations {
+				for _, b := range was.EntryAt(e.From).Allocations {
+					same := b.Holder == a.Holder && b.Class == a.Class
+					if changed = changed || same && a.Returned > b.Returned; same && a.Granted > b.Granted {
+						return false // it follows for that
+					}
+				}
+			}
+		}
+		l.Members = was.Members
+		return changed
+	})
 }
 
 // comparedLedger is a ledger as a transaction compares it; one without entries if it does not.
@@ -83,9 +108,6 @@ func comparedLedger(t coordinator.Txn, budget string, term allocation.Instant) (
 
 // addGranted adds what was granted before to all that is granted more of now.
 func addGranted(l *allocation.Ledger, was allocation.Ledger) (changed bool) {
-	if len(was.Entries) == 0 {
-		return false
-	}
 	for i := range l.Entries {
 		e := &l.Entries[i]
 		for j := range e.Allocations {
@@ -105,5 +127,6 @@ func restateMutants() []Mutant {
 	return []Mutant{
 		inFleet("restate-for-successor", "what an incarnation stated to hold is entered after it was replaced", restated, arriveSeams(restateForSuccessor), 2, 3, 4),
 		inFleet("restate-adds", "what a region states to hold is added to what its ledger knows of it", restated, storeSeams(restateAdds), 4),
+		inFleet("keep-what-came-back", "what an owner returned in what etcd lost is granted to nobody, once nothing is frozen", gone, storeSeams(keepWhatCameBack), 0),
 	}
 }
