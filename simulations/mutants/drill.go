@@ -115,6 +115,7 @@ func drillMutants() []Mutant {
 		inDrill("compare-revision-only", "a transaction compares mod revisions, and not what was read", etcdBack, compareRevisions, 8),
 		inDrill("coordinator-mark-outside", "a coordinator compares its mark before the transaction, not in it", etcdBack, markBefore, 8),
 		inDrill("coordinator-writes-without-mark", "a coordinator does not compare its mark at all", etcdBack, withoutMark, 8),
+		inDrill("wait-for-what-is-gone", "a coordinator waits to see what it wrote, also if etcd went back to before that", seesWhatItWrote, hearsNothing, 0),
 		inDrill("node-mark-outside", "a node compares its mark before the transaction, not in it", postgresBack, breakMarkOutside, 8),
 		inDrill("node-writes-without-mark", "a node does not compare its mark at all", postgresBack, breakNoMark, 8),
 	}
