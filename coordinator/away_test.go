@@ -80,8 +80,20 @@ func TestWrittenAndNotReadBack(t *testing.T) {
 	w, store := withAway(t)
 	r := w.replicas[0]
 	store.muted.Store(true)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	go func() { // the caller leaves once its change is written
+		defer cancel()
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for seen := 0; seen < 3; <-tick.C {
+			if items, _, err := w.store.Range(t.Context(), coordinator.Root+"budgets/b"); err != nil {
+				return
+			} else if len(items) == 1 && strings.Contains(string(items[0].Value), `"deleted":true`) {
+				seen++
+			}
+		}
+	}()
 	q := httptest.NewRequestWithContext(ctx, "DELETE", "/v1/budgets/b", nil)
 	q.Header.Set("Authorization", "Bearer "+w.admin)
 	q.Header.Set("If-Match", `"1"`)

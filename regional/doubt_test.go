@@ -30,6 +30,20 @@ func aside(t *testing.T, url string, statements ...string) {
 	}
 }
 
+// waitForReplica says whether a commit, such as the one that an idle node makes each second, waits for a synchronous replica.
+func waitForReplica(t *testing.T, url string) (waits bool) {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.WithoutCancel(t.Context()))
+	if err := c.QueryRow(t.Context(), "select exists (select from pg_stat_activity where wait_event = 'SyncRep')").Scan(&waits); err != nil {
+		t.Fatal(err)
+	}
+	return waits
+}
+
 // Without this a caller whose commit waits for a replica would hear at its next try that nothing was charged, and at a
 // look-up that its id is not known, although it is charged as soon as the replica is back.
 func TestInDoubtStaysUnknown(t *testing.T) {
@@ -42,6 +56,7 @@ func TestInDoubtStaysUnknown(t *testing.T) {
 	n := node(t, h, "eu", "n1", url)
 	ready(t, n, 1)
 	aside(t, url, "alter system set synchronous_standby_names = 'nobody'", "select pg_reload_conf()")
+	eventually(t, "commits wait for the replica", func() bool { return waitForReplica(t, url) }) // a reload takes its time
 	r := request(allocation.Spend, "in-doubt", acme, nil)
 	try := func() allocation.Decision {
 		return n.Decide(context.Background(), []allocation.Request{r}, time.Now().Add(400*time.Millisecond))[0]
