@@ -22,6 +22,7 @@ const (
 	truthWithin  = 30 * time.Second // after a fault is over every id gets its truth
 	retryEvery   = 20 * time.Millisecond
 	progressWait = 30 * time.Second
+	truthTries   = 50 // of an id that nobody decides on in time
 )
 
 // serial numbers the ids of all loads.
@@ -93,6 +94,17 @@ func (l *load) ask(ctx context.Context, region, tenant string, clients []*api.Cl
 			return
 		}
 	}
+}
+
+// decided asks until somebody has decided: a node whose database is slow for a moment says 503, and the same id gets the truth.
+func decided(ctx context.Context, client *api.Client, a api.Admission) (d api.Decision, err error) {
+	for range truthTries {
+		if d, err = api.Admit(ctx, client, a); err != nil || d.Status != 503 {
+			return d, err
+		}
+		<-time.After(retryEvery)
+	}
+	return d, err
 }
 
 // note writes an answer down; false if it is not the truth yet.

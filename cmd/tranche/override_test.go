@@ -21,7 +21,7 @@ func (v *vault) decide(region, tenant, budget string) (reason, override string, 
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	d, err := api.Admit(v.t.Context(), client, api.Admission{
+	d, err := decided(v.t.Context(), client, api.Admission{
 		ID: fmt.Sprintf("override-%06d", serial.Add(1)), Op: "spend", Labels: map[string]string{"tenant": tenant}, Deadline: 5 * time.Second,
 	})
 	if err != nil {

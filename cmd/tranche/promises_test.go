@@ -53,7 +53,7 @@ type promised struct{ *vault }
 // as asks a region for a tenant.
 func (p promised) as(region, tenant, op, id string, cost int) (int, string) {
 	body := fmt.Sprintf(`{"op":%q,"labels":{"tenant":%q},"costs":{"requests":%d},"deadline_ms":20000}`, op, tenant, cost)
-	return p.ask(region, p.Gateways[stage.Edge1], "/v1/admit", id, body)
+	return p.decided(region, p.Gateways[stage.Edge1], "/v1/admit", id, body)
 }
 
 // says fails unless the answer is this.

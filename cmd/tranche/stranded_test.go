@@ -73,7 +73,7 @@ func (th *theatre) spend(region, tenant string, n int) map[string]int64 {
 		if err != nil {
 			th.t.Fatal(err)
 		}
-		d, err := api.Admit(th.t.Context(), client, api.Admission{
+		d, err := decided(th.t.Context(), client, api.Admission{
 			ID: fmt.Sprintf("%s-%06d", tenant, serial.Add(1)), Op: "spend", Labels: map[string]string{"tenant": tenant}, Deadline: 5 * time.Second,
 		})
 		if err != nil {

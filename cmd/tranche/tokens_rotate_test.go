@@ -28,7 +28,7 @@ func TestTokensRotateUnderLoad(t *testing.T) {
 				secret := token
 				mu.Unlock()
 				id := fmt.Sprint("load-", serial.Add(1))
-				status, text := v.ask("us-east", secret, "/v1/admit", id, `{"labels":{"tenant":"acme"},"deadline_ms":10000}`)
+				status, text := v.decided("us-east", secret, "/v1/admit", id, `{"labels":{"tenant":"acme"},"deadline_ms":10000}`)
 				mu.Lock()
 				asked++
 				if status != 200 && status != 429 {
