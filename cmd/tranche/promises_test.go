@@ -18,21 +18,21 @@ const promisedBudgets = `
 budget: exact
 unit: requests
 limit: 10
-window: {every: 1h}
+window: {calendar: year, zone: UTC}
 match: {tenant: exact}
 allocation: {policy: home, region: us-east}
 ---
 budget: last
 unit: requests
 limit: 60
-window: {every: 1h}
+window: {calendar: year, zone: UTC}
 match: {tenant: last}
 allocation: {policy: fixed, weights: {us-east: 3, eu-west: 2}}
 ---
 budget: strict
 unit: requests
 limit: 100
-window: {every: 1h}
+window: {calendar: year, zone: UTC}
 match: {tenant: strict}
 max_evidence_age: 2s
 allocation: {policy: fixed, weights: {us-east: 1, eu-west: 1}}
@@ -40,7 +40,7 @@ allocation: {policy: fixed, weights: {us-east: 1, eu-west: 1}}
 budget: within
 unit: requests
 limit: 20
-window: {every: 1h}
+window: {calendar: year, zone: UTC}
 match: {tenant: within}
 max_evidence_age: 2s
 on_stale_evidence: admit

@@ -27,16 +27,16 @@ const (
 
 // budgets are told apart by the tenant, so that the tests share one node.
 var budgets = []string{
-	`{"budget":"acme","unit":"requests","limit":1000000,"window":{"every":"1m"},"match":{"tenant":"acme"},"allocation":{"policy":"home","region":"us-east"}}`,
-	`{"budget":"acme/tokens","unit":"tokens","limit":1000000,"window":{"every":"1m"},"match":{"tenant":"acme","metered":"yes"},"allocation":{"policy":"home","region":"us-east"}}`,
-	`{"budget":"small","unit":"requests","limit":3,"window":{"every":"1m"},"match":{"tenant":"small"},"allocation":{"policy":"home","region":"us-east"}}`,
-	`{"budget":"hold","unit":"requests","limit":1,"window":{"every":"1m"},"match":{"tenant":"hold"},"allocation":{"policy":"home","region":"us-east"}}`,
-	`{"budget":"last","unit":"requests","limit":50,"window":{"every":"1m"},"match":{"tenant":"last"},"allocation":{"policy":"home","region":"us-east"}}`,
-	`{"budget":"batch","unit":"requests","limit":5,"window":{"every":"1m"},"match":{"tenant":"batch"},"allocation":{"policy":"home","region":"us-east"}}`,
-	`{"budget":"shadow","unit":"requests","limit":2,"window":{"every":"1m"},"match":{"tenant":"shadow"},"enforcement":"shadow","allocation":{"policy":"home","region":"us-east"}}`,
-	`{"budget":"meter","unit":"requests","limit":2,"window":{"every":"1m"},"match":{"tenant":"meter"},"enforcement":"meter","allocation":{"policy":"home","region":"us-east"}}`,
+	`{"budget":"acme","unit":"requests","limit":1000000,"window":{"calendar":"year","zone":"UTC"},"match":{"tenant":"acme"},"allocation":{"policy":"home","region":"us-east"}}`,
+	`{"budget":"acme/tokens","unit":"tokens","limit":1000000,"window":{"calendar":"year","zone":"UTC"},"match":{"tenant":"acme","metered":"yes"},"allocation":{"policy":"home","region":"us-east"}}`,
+	`{"budget":"small","unit":"requests","limit":3,"window":{"calendar":"year","zone":"UTC"},"match":{"tenant":"small"},"allocation":{"policy":"home","region":"us-east"}}`,
+	`{"budget":"hold","unit":"requests","limit":1,"window":{"calendar":"year","zone":"UTC"},"match":{"tenant":"hold"},"allocation":{"policy":"home","region":"us-east"}}`,
+	`{"budget":"last","unit":"requests","limit":50,"window":{"calendar":"year","zone":"UTC"},"match":{"tenant":"last"},"allocation":{"policy":"home","region":"us-east"}}`,
+	`{"budget":"batch","unit":"requests","limit":5,"window":{"calendar":"year","zone":"UTC"},"match":{"tenant":"batch"},"allocation":{"policy":"home","region":"us-east"}}`,
+	`{"budget":"shadow","unit":"requests","limit":2,"window":{"calendar":"year","zone":"UTC"},"match":{"tenant":"shadow"},"enforcement":"shadow","allocation":{"policy":"home","region":"us-east"}}`,
+	`{"budget":"meter","unit":"requests","limit":2,"window":{"calendar":"year","zone":"UTC"},"match":{"tenant":"meter"},"enforcement":"meter","allocation":{"policy":"home","region":"us-east"}}`,
 	`{"budget":"guarded","unit":"requests","limit":10,"protected":5,"ladder":{"interactive":{"degrade_at":10,"route":"small"}},"window":{"once":{"from":"2020-01-01T00:00:00Z"}},"match":{"tenant":"guarded"},"allocation":{"policy":"home","region":"us-east"}}`,
-	`{"budget":"eu","unit":"requests","limit":3,"window":{"every":"1m"},"match":{"tenant":"eu"},"allocation":{"policy":"home","region":"eu-west"}}`,
+	`{"budget":"eu","unit":"requests","limit":3,"window":{"calendar":"year","zone":"UTC"},"match":{"tenant":"eu"},"allocation":{"policy":"home","region":"eu-west"}}`,
 }
 
 // nodeURL is a real node over a real Postgres; node is the same.

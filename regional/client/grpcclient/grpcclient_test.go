@@ -73,8 +73,8 @@ func as(t *testing.T, tenant string) context.Context {
 func startNode(t *testing.T) *nodetest.Node {
 	t.Helper()
 	n, err := nodetest.Start(t.Context(), clustertest.Database(t), nodetest.Options{Region: "us-east", Budgets: []string{
-		`{"budget":"two","unit":"requests","limit":2,"window":{"every":"1m"},"match":{"tenant":"two"},"allocation":{"policy":"home","region":"us-east"}}`,
-		`{"budget":"many","unit":"requests","limit":1000,"window":{"every":"1m"},"match":{"tenant":"many"},"allocation":{"policy":"home","region":"us-east"}}`,
+		`{"budget":"two","unit":"requests","limit":2,"window":{"calendar":"year","zone":"UTC"},"match":{"tenant":"two"},"allocation":{"policy":"home","region":"us-east"}}`,
+		`{"budget":"many","unit":"requests","limit":1000,"window":{"calendar":"year","zone":"UTC"},"match":{"tenant":"many"},"allocation":{"policy":"home","region":"us-east"}}`,
 	}})
 	if err != nil {
 		t.Fatal(err)
