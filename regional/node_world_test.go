@@ -185,8 +185,15 @@ func request(op allocation.Op, id string, labels allocation.Labels, costs map[st
 	}
 }
 
-func decide(n *regional.Node, r allocation.Request) allocation.Decision {
-	return n.Decide(context.Background(), []allocation.Request{r}, time.Now().Add(5*time.Second))[0]
+func decide(n *regional.Node, r allocation.Request) (d allocation.Decision) {
+	for range 10 {
+		d = n.Decide(context.Background(), []allocation.Request{r}, time.Now().Add(5*time.Second))[0]
+		if d.Reason != allocation.DatabaseUnavailable && d.Reason != allocation.Overloaded {
+			return d
+		}
+		<-time.After(50 * time.Millisecond) // nothing was charged, and a slow machine may just not have got as far
+	}
+	return d
 }
 
 // spent sums up what the owner has spent and reserved of a budget.
