@@ -20,7 +20,8 @@ const manyPlanned = 980
 // A plan over nearly as many budgets as one may move is previewed and applied whole: each gives, and each gets, and what an
 // operator is shown adds up.
 func TestAPlanOfNearlyAThousandBudgets(t *testing.T) {
-	th := openStage(t, stage.Options{Regions: []string{"us-east", "eu-west"}, NodesEach: 1, Coordinators: 1, Unreachable: 10 * time.Second})
+	// A region that a slow machine keeps silent must not count as one that cannot be asked: a move that meets such a one ends.
+	th := openStage(t, stage.Options{Regions: []string{"us-east", "eu-west"}, NodesEach: 1, Coordinators: 1, Unreachable: 10 * time.Minute})
 	admin, err := th.Admin(0)
 	if err != nil {
 		t.Fatal(err)
