@@ -62,10 +62,25 @@ func (s *Store) handOver(ctx context.Context, step regional.HandoverStep, asked 
 		b.Queue(renumberUsage)
 		b.Queue(renumberLate)
 		b.Queue(renumberTemplates)
+		b.Queue(continueRefusals)
+		b.Queue(continueMigrations)
 	}
 	b.Queue(setHandover, next.ID, string(text))
 	b.Queue(lockWriters)
 	return next, t.commitWithout(ctx, b)
+}
+
+// Fed says whether logical replication writes into the owner's tables: what another database commits may still arrive.
+func (s *Store) Fed(ctx context.Context) (fed bool, err error) {
+	b := &pgx.Batch{}
+	b.Queue(beginRO)
+	b.Queue(selectFed).QueryRow(func(row pgx.Row) error { return row.Scan(&fed) })
+	t, err := s.start(ctx, b)
+	if err != nil {
+		return false, fmt.Errorf("read what feeds the owner: %w", err)
+	}
+	t.abandon()
+	return fed, nil
 }
 
 // Contents is what an owner's database holds, as two are compared: of each table the number of its rows and a sum of them.

@@ -20,6 +20,19 @@ select incarnation, lost, handover, handover_homes from tranche.owner where id =
 	renumberUsage  = `update tranche.usage set changed = pg_current_xact_id() where changed > pg_current_xact_id()`
 	renumberLate   = `update tranche.late_changes set changed = pg_current_xact_id() where changed > pg_current_xact_id()`
 
+	// Logical replication brings rows, and not where the sequences behind their numbers stand. Each goes on behind what is there.
+	continueRefusals   = `select setval(pg_get_serial_sequence('tranche.refusals', 'number'), greatest(nextval(pg_get_serial_sequence('tranche.refusals', 'number')), (select coalesce(max(number), 0) + 1 from tranche.refusals)), false)`
+	continueMigrations = `select setval(pg_get_serial_sequence('tranche.migrations', 'id'), greatest(nextval(pg_get_serial_sequence('tranche.migrations', 'id')), (select coalesce(max(id), 0) + 1 from tranche.migrations)), false)`
+
+	// Whether a subscription that runs writes into the owner's tables.
+	selectFed = `
+select exists (
+    select from pg_subscription_rel as r
+    join pg_class as c on c.oid = r.srrelid
+    join pg_subscription as s on s.oid = r.srsubid
+    where c.relnamespace = 'tranche'::regnamespace and s.subenabled
+)`
+
 	// How values are written must not rest on the role, or a copy would differ from what it is a copy of.
 	plainText = `
 select set_config('timezone', 'UTC', true), set_config('datestyle', 'ISO, YMD', true), set_config('bytea_output', 'hex', true)`

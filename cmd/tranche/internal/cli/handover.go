@@ -175,6 +175,11 @@ func (m *mover) moved(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	m.result.State = handoverMoved
+	if m.yes && loaded.Handover.ID != "" {
+		if err := m.awaitHand(ctx, store, loaded.Handover); err != nil {
+			return true, err
+		}
+	}
 	if m.yes {
 		_, err = store.HandOver(ctx, regional.HandoverResume, loaded.Handover, m.region.Home)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"tranche/regional"
 	"tranche/regional/postgres"
 )
 
@@ -32,6 +33,36 @@ func (m *mover) complete(ctx context.Context, old *postgres.Store) (postgres.Con
 		case <-next.C:
 		}
 	}
+}
+
+// awaitHand waits, where the new database is fed by logical replication, for the last that its old one committed: that it was
+// handed over. Arriving later it would take the owner's row back to then, and stop the owner that goes on.
+func (m *mover) awaitHand(ctx context.Context, store *postgres.Store, h regional.Handover) error {
+	ctx, cancel := context.WithTimeout(ctx, max(m.wait, ownerPatience))
+	defer cancel()
+	for h.To != m.region.Home {
+		switch fed, err := store.Fed(ctx); {
+		case err != nil:
+			return err
+		case !fed:
+			return nil
+		}
+		next := time.NewTimer(compareEvery)
+		select {
+		case <-ctx.Done():
+			next.Stop()
+			return errors.New("a subscription writes into the new database, and has not brought that the old one was handed over: " +
+				"if the old one is gone, end the subscription, and run the same command again")
+		case <-next.C:
+		}
+		again, loaded, err := m.to.open(ctx, m.region.Region, m.deployment)
+		if err != nil {
+			return err
+		}
+		again.Shut()
+		h = loaded.Handover
+	}
+	return nil
 }
 
 // compare says in what the new database differs from the old one, which is stopped.

@@ -15,6 +15,14 @@ func (r *Region) Dump(ctx context.Context, file string) error {
 	return postgresProgram(ctx, "", "pg_dump", "--format=custom", "--file="+file, r.Database)
 }
 
+// Schema makes the region's schema in another database, with nothing in it; file takes it in between.
+func (r *Region) Schema(ctx context.Context, file, to string) error {
+	if err := postgresProgram(ctx, "", "pg_dump", "--format=custom", "--schema-only", "--schema=tranche", "--file="+file, r.Database); err != nil {
+		return err
+	}
+	return postgresProgram(ctx, "", "pg_restore", "--no-publications", "--single-transaction", "--dbname="+to, file)
+}
+
 // Restore puts a dump in the place of what the region's database holds, as pg_restore does it under running nodes. Its
 // locks and theirs can wait for each other, and Postgres ends the one that looks for a deadlock first: that must be a node,
 // which tries again.
