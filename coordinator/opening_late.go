@@ -20,7 +20,7 @@ const (
 // LateOpening is a budget of which a term is due, and nobody opens it.
 type LateOpening struct {
 	Budget  string             `json:"budget"`
-	Due     allocation.Instant `json:"due"`
+	Due     allocation.Instant `json:"due,omitempty"`  // 0: since when nobody knows
 	Through allocation.Instant `json:"opened_through"` // as far as regions can spend it
 	Why     string             `json:"why,omitempty"`  // as far as this replica knows
 
@@ -38,7 +38,11 @@ func (s *Service) lateOpenings() (list []LateOpening) {
 	for _, name := range s.state.openings.due(int64(now-lateAfter), cmp.Compare) {
 		d := s.state.budgets[name].value
 		at, _ := opensAt(d)
-		late := LateOpening{Budget: name, Due: max(at, allocation.At(d.Changed)), Through: d.OpenedThrough}
+		late := LateOpening{Budget: name, Due: max(at, 0), Through: d.OpenedThrough}
+		// No term was due before the budget was as it is now, unless that was said by a clock that was ahead.
+		if changed := allocation.At(d.Changed); changed <= now {
+			late.Due = max(late.Due, changed)
+		}
 		if late.Due > now-lateAfter {
 			continue
 		}
@@ -83,7 +87,11 @@ func (s *Service) fillLate(st *Status, add addStatus) {
 		case l.Why != "":
 			why, next = ": "+l.Why, "look at the budget: `tranche budgets get "+l.Budget+"`"
 		}
-		add(severity, next, "budget %s: a term is due since %s and is not opened%s; %s", l.Budget, l.Due, why, left)
+		since := ""
+		if l.Due > 0 {
+			since = fmt.Sprintf(" since %s", l.Due)
+		}
+		add(severity, next, "budget %s: a term is due%s and is not opened%s; %s", l.Budget, since, why, left)
 	}
 	if n := len(st.Late) - maxListed; n > 0 {
 		add(SeverityWarning, "as for those", "terms of %d more budgets are due and not opened", n)

@@ -78,6 +78,27 @@ func TestStatusNamesTermsThatAreNotOpened(t *testing.T) {
 	}
 }
 
+// A replica whose clock was ahead may have written when a budget was changed last. That lies in the future, and hid for as long
+// that a term was late: the leader that could not open it kept the others from it.
+func TestTermIsLateWhoeverChangedTheBudget(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	w.must(r, 201, "POST", "/v1/budgets", zonedJSON)
+	w.spoil = func(c *coordinator.Config) { c.Runtime, c.Zones = ahead{w.clock, 30 * time.Hour}, withoutBerlin }
+	fast := w.start()
+	east.sync(fast)
+	answer := w.must(fast, 200, "PUT", "/v1/budgets/acme/daily", strings.Replace(zonedJSON, "100", "90", 1), "If-Match", `"1"`)
+	if err := r.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.move(12*time.Hour + time.Minute) // 22:01: the term of the day after tomorrow is due
+	east.sync(r)
+	west.sync(r)
+	if got := problemsOf(w, r, "budget acme/daily: "); len(got) != 1 || !strings.HasPrefix(got[0], "warning: budget acme/daily: a term is due since 2026-05-04T22:00:01Z and is not opened") {
+		t.Errorf("%q; it was changed by %v", got, answer)
+	}
+}
+
 // ahead is a clock that goes wrong.
 type ahead struct {
 	*clock
