@@ -1,6 +1,10 @@
 package fleet
 
-import "tranche/allocation"
+import (
+	"slices"
+
+	"tranche/allocation"
+)
 
 // outlived is what may be spent of a period under a limit of which no ledger knows any more. Owners state the limit that counts
 // now; that it was higher before it was lowered, they say only by what they hold. So where etcd lost that, and an incarnation
@@ -13,6 +17,8 @@ import "tranche/allocation"
 type outlived struct {
 	lost int64 // spent by those that cannot state it; that is over, and only ever falls
 	held int64 // by those that are left, when all had stated
+
+	gone []allocation.LostHolder // then: a backup brings back what one of them spent, and an etcd that went back takes it for present
 }
 
 // noteOutlived notes it of each period when all have stated, where somebody is lost. Etcd may go back again after that: what
@@ -28,7 +34,7 @@ func (c *checks) noteOutlived() {
 		if k.Class = allocation.General; l == nil || used > c.capOf(k, l, used) {
 			continue
 		}
-		o := outlived{lost: used - c.usedByPresent(k)}
+		o := outlived{lost: used - c.usedByPresent(k, c.standing.Lost), gone: c.standing.Lost}
 		if i, there := l.doc.Periods.Index(k.Period); there {
 			for _, a := range l.doc.EntryAt(i).Allocations {
 				if d := c.members[a.Region]; d != nil && d.Incarnation == a.Incarnation {
@@ -41,9 +47,10 @@ func (c *checks) noteOutlived() {
 }
 
 // usedByPresent is what the present owners have spent or reserved of a period, by their own rows.
-func (c *checks) usedByPresent(k allocation.UsageKey) (sum int64) {
+func (c *checks) usedByPresent(k allocation.UsageKey, gone []allocation.LostHolder) (sum int64) {
 	for _, r := range c.fleet.regions {
-		if d := c.members[r.name]; d == nil || d.Incarnation != r.db.Incarnation() {
+		lost := func(l allocation.LostHolder) bool { return l.Incarnation == r.db.Incarnation() }
+		if d := c.members[r.name]; d == nil || d.Incarnation != r.db.Incarnation() || slices.ContainsFunc(gone, lost) {
 			continue // it has yet to begin anew, and its rows tell of what is lost
 		}
 		for _, class := range []allocation.Class{allocation.General, allocation.Protected} {
@@ -63,9 +70,7 @@ func (c *checks) capOf(k allocation.UsageKey, l *ledgerView, used int64) int64 {
 	if !there {
 		return l.limitOf(k.Period)
 	}
-	if !c.unnoticed && c.standing.Freeze == nil { // else etcd may take one that was replaced for the present one again
-		o.lost = min(o.lost, used-c.usedByPresent(k))
-		c.outlived[k] = o
-	}
+	o.lost = min(o.lost, used-c.usedByPresent(k, o.gone))
+	c.outlived[k] = o
 	return max(l.limitOf(k.Period), min(l.highest, o.lost+o.held))
 }
