@@ -8,12 +8,13 @@
 //	{"format":1,"budget":"acme/tokens",…}
 //
 // What a crash tore was never acknowledged, so etcd has it still: a line that ends early is cut off, one that cannot be
-// read is passed over. Where each record stands is kept in memory, some 200 bytes for each.
+// read is passed over. Where each record stands is kept in memory, 32 bytes for each.
 package archive
 
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"strings"
 	"sync"
 
+	"tranche/allocation"
 	"tranche/coordinator"
 )
 
@@ -35,14 +37,37 @@ type File struct {
 	file    *os.File
 	size    int64
 	places  []place // by key, each once
+	names   map[string]*named
 	damaged int
 }
 
-// place is where a record stands.
+// named is what all records of one budget share: its name, and what their keys begin with.
+type named struct{ budget, prefix string }
+
+// place is where a record stands. There may be millions, so a key is made only where it is asked for.
 type place struct {
-	key, budget string
-	at          int64
-	length      int
+	of     *named
+	term   allocation.Instant
+	at     int64
+	length int64
+}
+
+func (p place) key() string { return coordinator.Closing{Budget: p.of.budget, Term: p.term}.Key() }
+
+// byKey compares as the keys do: no prefix begins with another one, and the terms in them have one length.
+func byKey(a, b place) int {
+	return cmp.Or(strings.Compare(a.of.prefix, b.of.prefix), cmp.Compare(a.term, b.term))
+}
+
+// placeOf is the place of a record that begins at a byte of the file.
+func (f *File) placeOf(c coordinator.Closing, at int64, length int) place {
+	of := f.names[c.Budget]
+	if of == nil {
+		key := c.Key()
+		of = &named{budget: strings.Clone(c.Budget), prefix: key[:strings.LastIndexByte(key, '/')+1]}
+		f.names[of.budget] = of
+	}
+	return place{of, c.Term, at, int64(length)}
 }
 
 // Open opens the file, or makes it. `lock` keeps other processes out.
@@ -51,7 +76,7 @@ func Open(name string, lock func(*os.File) error) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the archive of closings: %w", err)
 	}
-	f := &File{file: file}
+	f := &File{file: file, names: map[string]*named{}}
 	if err := lock(file); err != nil {
 		return nil, errors.Join(fmt.Errorf("another coordinator uses the archive %s; give each its own --closing-archive: %w", name, err), file.Close())
 	}
@@ -87,7 +112,7 @@ func (f *File) read() error {
 		}
 		var c coordinator.Closing
 		if json.Unmarshal(line, &c) == nil && c.Budget != "" {
-			found = append(found, place{c.Key(), c.Budget, f.size, len(line)})
+			found = append(found, f.placeOf(c, f.size, len(line)))
 		} else {
 			f.damaged++
 		}
@@ -99,17 +124,22 @@ func (f *File) read() error {
 
 // enter adds places that stand behind all others in the file. The list is made anew: a reader may go on with the old one.
 func (f *File) enter(found []place) {
-	all := slices.Concat(f.places, found)
-	slices.SortStableFunc(all, byKey)
-	f.places = all[:0]
-	for i, p := range all {
-		if i+1 == len(all) || all[i+1].key != p.key {
-			f.places = append(f.places, p) // of several the last
+	slices.SortStableFunc(found, byKey)
+	all := make([]place, 0, len(f.places)+len(found))
+	old := f.places
+	for i, p := range found {
+		if i+1 < len(found) && byKey(found[i+1], p) == 0 {
+			continue // of several the last
 		}
+		n, replaced := slices.BinarySearchFunc(old, p, byKey)
+		all = append(append(all, old[:n]...), p)
+		if replaced {
+			n++
+		}
+		old = old[n:]
 	}
+	f.places = append(all, old...)
 }
-
-func byKey(a, b place) int { return strings.Compare(a.key, b.key) }
 
 // Append implements coordinator.ClosingArchive.
 func (f *File) Append(closings []coordinator.Closing) error {
@@ -124,7 +154,7 @@ func (f *File) Update(late map[string]coordinator.LateStatement, change func(coo
 	defer f.mu.Unlock()
 	var changed []coordinator.Closing
 	for _, key := range slices.Sorted(maps.Keys(late)) {
-		i, found := slices.BinarySearchFunc(f.places, place{key: key}, byKey)
+		i, found := find(f.places, key)
 		if !found {
 			continue
 		}
@@ -140,6 +170,11 @@ func (f *File) Update(late map[string]coordinator.LateStatement, change func(coo
 		return nil
 	}
 	return f.write(changed)
+}
+
+// find is where a key stands, or would.
+func find(places []place, key string) (int, bool) {
+	return slices.BinarySearchFunc(places, key, func(p place, key string) int { return strings.Compare(p.key(), key) })
 }
 
 // at reads one record.
@@ -163,7 +198,7 @@ func (f *File) write(closings []coordinator.Closing) error {
 		if err != nil {
 			return fmt.Errorf("write a closing as JSON: %w", err)
 		}
-		added = append(added, place{c.Key(), c.Budget, f.size + int64(text.Len()), len(line) + 1})
+		added = append(added, f.placeOf(c, f.size+int64(text.Len()), len(line)+1))
 		text.Write(append(line, '\n'))
 	}
 	// An append that failed may have left a part of itself.
@@ -187,7 +222,7 @@ func (f *File) Page(after string, wanted func(budget string) bool, most int) ([]
 	f.mu.Lock()
 	places := f.places
 	f.mu.Unlock()
-	i, found := slices.BinarySearchFunc(places, place{key: after}, byKey)
+	i, found := find(places, after)
 	if found {
 		i++
 	}
@@ -196,7 +231,7 @@ func (f *File) Page(after string, wanted func(budget string) bool, most int) ([]
 		if len(page) == most {
 			break
 		}
-		if !wanted(p.budget) {
+		if !wanted(p.of.budget) {
 			continue
 		}
 		c, err := f.at(p)

@@ -2,6 +2,7 @@ package archive_test
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -129,5 +130,45 @@ func TestArchiveThatCannotBeWritten(t *testing.T) {
 	}
 	if page, err := f.Page("", every, 10); err != nil || len(page) != 0 {
 		t.Errorf("%v %v", page, err)
+	}
+}
+
+// Records are found by keys, and only shorter forms of them are kept. They must stand in the keys' order, whatever the names, and
+// however the records come in; a page that begins in between must too.
+func TestArchiveIsInTheOrderOfKeys(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "closings.jsonl")
+	f := open(t, name)
+	latest := map[string]int64{}
+	spent := int64(0)
+	for round := range 5 {
+		var batch []coordinator.Closing
+		for i, budget := range []string{"a", "a/b", "a-b", "a.b", "ab", "a/{caller}", "a_b", "A"} {
+			for k := range 4 {
+				spent++
+				c := record(budget, allocation.Instant(60*((k*7+i*3+round*5)%11)), spent)
+				batch, latest[c.Key()] = append(batch, c), spent
+			}
+		}
+		appendTo(t, f, batch...)
+	}
+	keys := slices.Sorted(maps.Keys(latest))
+	for range 2 {
+		for from := range keys {
+			page, err := f.Page(keys[from]+"!", every, 3)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := keys[min(len(keys), from+1):min(len(keys), from+4)]
+			for i, c := range page {
+				if c.Key() != want[i] || c.Regions[0].Spent != latest[want[i]] {
+					t.Fatalf("behind %s record %d is %s with %d, not %s with %d", keys[from], i, c.Key(), c.Regions[0].Spent, want[i], latest[want[i]])
+				}
+			}
+			if len(page) != len(want) {
+				t.Fatalf("behind %s are %d records, not %d", keys[from], len(page), len(want))
+			}
+		}
+		_ = f.Close()
+		f = open(t, name)
 	}
 }
