@@ -66,7 +66,7 @@ func (c *checks) toldOf(cl *claim, r allocation.Request, from time.Duration, d a
 		return
 	}
 	if d.State == allocation.StateReleased || d.State == allocation.StateLapsedReleased {
-		c.released(cl, from)
+		c.released(cl, from, elsewhere)
 	}
 	c.must(truth != nil, 11, "%s: %s of %s is answered with %s, and it is not known", cl.region.name, r.Op, cl.key.ID, d.State)
 	if r.Op != allocation.Extend {

@@ -26,14 +26,21 @@ type admissionState struct {
 
 // counted is what the admission counts against the cap (invariant 2): what it spent or holds by the last commit that is
 // not gone, or that somebody was told of before it was. What ended a reservation in a history that was lost has ended it,
-// if somebody was told: a new incarnation counts it as spent once more, and nobody can spend it for a second time.
-func (v *admissionView) counted(gone func(*ownertwin.Commit) bool) map[allocation.UsageKey]int64 {
-	var lost, held *allocation.Admission
+// if somebody was told: a new incarnation counts it as spent once more, and nobody can spend it for a second time. Where two
+// databases stand beside each other, each holds what it holds: see parted.
+func (v *admissionView) counted(standing []*ownertwin.Database) map[allocation.UsageKey]int64 {
+	var lost *allocation.Admission
+	held := make([]admissionState, len(standing))
 	for _, s := range v.states {
+		gone := true
+		for i, db := range standing {
+			if db.Holds(s.commit) {
+				held[i], gone = s, false
+			}
+		}
 		switch {
-		case !gone(s.commit):
-			held = s.is
-		case (s.commit.StartsOver || lapsed(s.is)) && (ended(lost) || ended(held)):
+		case !gone:
+		case (s.commit.StartsOver || lapsed(s.is)) && (ended(lost) || slices.ContainsFunc(held, func(h admissionState) bool { return ended(h.is) })):
 			// It had ended before, in what was lost or in what a second backup brought back; that an incarnation counted it as
 			// spent once more, or that it ran out in a database that had gone back, is lost, too.
 		case s.commit.Acknowledged:
@@ -53,8 +60,10 @@ func (v *admissionView) counted(gone func(*ownertwin.Commit) bool) map[allocatio
 	if lost != nil {
 		add(lost)
 	}
-	if held != nil && (lost == nil || lost.State == allocation.StateReserved) {
-		add(held)
+	if lost == nil || lost.State == allocation.StateReserved {
+		for _, s := range parted(held) {
+			add(s.is)
+		}
 	}
 	return sum
 }
@@ -73,13 +82,13 @@ func (c *checks) recount(v *admissionView) {
 		c.used[k] -= n
 	}
 	r := c.regionOf(v.first.Database)
-	gone := func(x *ownertwin.Commit) bool { return !r.db.Holds(x) }
-	v.counts = v.counted(gone)
+	standing := c.beside(r)
+	v.counts = v.counted(standing)
 	for k, n := range v.counts {
 		c.used[k] += n
 	}
 	for _, s := range v.states {
-		if v.now == nil || !gone(s.commit) {
+		if v.now == nil || slices.ContainsFunc(standing, func(db *ownertwin.Database) bool { return db.Holds(s.commit) }) {
 			v.now = s.is
 		}
 	}
@@ -162,7 +171,8 @@ func (c *checks) judgeOnce(r *region, x *ownertwin.Commit, a *allocation.Admissi
 	held, _ := c.heldBy(c.database(r, x), key)
 	c.must(held == nil, 6, "%s admits %s twice: at %s by %s, and now by %s", r.name, a.ID, v.at, v.first.Process, x.Process)
 	for _, v := range c.admissions[key] {
-		c.must(len(a.Lines) == 0 || !v.first.Acknowledged || v.first.Incarnation != x.Incarnation, 6, "%s admits %s twice in incarnation %s: at %s by %s, which was lost since, and now by %s",
+		charged := len(a.Lines) > 0 && len(v.now.Lines) > 0
+		c.must(!charged || !v.first.Acknowledged || v.first.Incarnation != x.Incarnation, 6, "%s admits %s twice in incarnation %s: at %s by %s, which was lost since, and now by %s",
 			r.name, a.ID, x.Incarnation, v.at, v.first.Process, x.Process)
 	}
 }
@@ -224,14 +234,6 @@ func (c *checks) lost(x *ownertwin.Commit) {
 	c.order.lost(r)
 }
 
-// copied notes that a copy of a region's database was started beside it.
-func (c *checks) copied(r *region, copy *ownertwin.Database) {
-	for _, db := range []*ownertwin.Database{r.db, copy} {
-		c.byDatabase[db.Name()], c.databases[db.Name()] = r, db
-	}
-	c.copies[r.name] = append(c.copies[r.name], r.db, copy)
-}
-
 // handed notes that a database was handed over: its copy, which lacks nothing, is the region's from here on.
 func (c *checks) handed(r *region, copy *ownertwin.Database) {
 	if r.db != copy {
@@ -258,20 +260,6 @@ func (c *checks) moved(r *region, copy *ownertwin.Database) {
 		}
 	}
 	c.order.lost(r)
-}
-
-// mayLack says whether a commit may not be there for a node of the region: it is lost, or only one of two databases has it.
-func (c *checks) mayLack(region string, x *ownertwin.Commit) bool {
-	r := c.regionOf(x.Database)
-	if r == nil || x.Lost || !r.db.Holds(x) {
-		return true
-	}
-	return slices.ContainsFunc(c.copies[region], func(db *ownertwin.Database) bool { return r.works(db) && !db.Holds(x) })
-}
-
-// works says whether a node of the region works on a database.
-func (r *region) works(db *ownertwin.Database) bool {
-	return slices.ContainsFunc(r.nodes, func(n *node) bool { return n.endpoint.Database() == db })
 }
 
 // database is where a commit was made.

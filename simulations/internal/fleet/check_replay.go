@@ -14,10 +14,10 @@ func (c *checks) judgeReplay(cl *claim, a *asking, truth *admissionView) {
 		return
 	}
 	released := truth != nil && (truth.now.State == allocation.StateReleased || truth.now.State == allocation.StateLapsedReleased)
-	told := cl.gone > 0 && a.from > cl.gone
+	told := cl.gone > 0 && a.from > cl.gone && cl.goneElsewhere == a.elsewhere
 	switch d := a.decision; {
 	case d.Reason == allocation.AdmissionIDReleased:
-		c.released(cl, a.from)
+		c.released(cl, a.from, a.elsewhere)
 	case d.Admitted():
 		// A settle that comes late ends a reservation for good after it was released: then it is an admission again.
 		c.must(!told || !released && d.Replayed, 6, "%s admits %s (replayed: %v), and had said at %s that it was given back",
@@ -28,9 +28,9 @@ func (c *checks) judgeReplay(cl *claim, a *asking, truth *admissionView) {
 }
 
 // released notes that somebody was told so. What was asked before history was lost says nothing of what came after.
-func (c *checks) released(cl *claim, from time.Duration) {
+func (c *checks) released(cl *claim, from time.Duration, elsewhere bool) {
 	if cl.gone == 0 && from > c.order.since[cl.region.name] {
-		cl.gone = c.fleet.w.Elapsed()
+		cl.gone, cl.goneElsewhere = c.fleet.w.Elapsed(), elsewhere
 	}
 }
 

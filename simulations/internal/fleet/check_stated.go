@@ -55,7 +55,7 @@ func (f *fleet) misstated() (list []string) {
 func (c *checks) understated(v *ledgerView, closing coordinator.Closing) {
 	for _, at := range closing.Regions {
 		db := c.databaseOf(at.Region)
-		if db == nil || db.Incarnation() != at.Incarnation || c.doomed[at.Incarnation] || c.departed[at.Incarnation] {
+		if db == nil || db.Incarnation() != at.Incarnation || c.doomed[at.Incarnation] || c.replacedBeside(at.Region, at.Incarnation) || c.departed[at.Incarnation] {
 			continue
 		}
 		used := int64(0) // only falls once the periods are closed: a reservation may be given back

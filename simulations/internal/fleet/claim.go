@@ -19,14 +19,15 @@ type claim struct {
 	shown  allocation.Presented // the caller's own key; zero: a gateway asks
 	made   time.Duration
 
-	asked    []*asking
-	first    *allocation.Decision // the first admission that somebody was told of
-	firstAt  time.Duration        // when
-	gone     time.Duration        // when somebody was first told that it was given back; 0: nobody was
-	firstOf  *ownertwin.Commit    // which that is of
-	fresh    []*ownertwin.Commit  // of the admissions that were told, replays aside
-	over     bool                 // it was settled or given back, or that was tried
-	doubtful bool                 // something was lost, or no one knows: it may yet be charged
+	asked         []*asking
+	first         *allocation.Decision // the first admission that somebody was told of
+	firstAt       time.Duration        // when
+	gone          time.Duration        // when somebody was first told that it was given back; 0: nobody was
+	goneElsewhere bool                 // by a node that works on a copy of the region's database
+	firstOf       *ownertwin.Commit    // which that is of
+	fresh         []*ownertwin.Commit  // of the admissions that were told, replays aside
+	over          bool                 // it was settled or given back, or that was tried
+	doubtful      bool                 // something was lost, or no one knows: it may yet be charged
 
 	sent     map[string]bool // the names under which it was asked for, by the caller: see Request.Correlation
 	underway int             // decisions that a node began and did not come to: it crashed, or goes on
