@@ -73,6 +73,13 @@ type SyncCall struct {
 	CompleteThrough Instant `json:"complete_through,omitempty"`
 	// Lost: the owner's database lost history and asks for a new incarnation. Incarnation is then the one that it had.
 	Lost bool `json:"lost,omitempty"`
+	// Starting: nobody vouches for the caller's database yet. It may be a copy of the one in which the incarnation lives, or lack
+	// what was committed last: what it states to be returned may have been spent there. Its marks count, and what it states
+	// is compared with what is known, and no more; it is told of no share, and states all again once it is vouched for. A freeze
+	// hears it all the same.
+	Starting bool `json:"starting,omitempty"`
+	// Lineage is that of the owner's database, read in the transaction that made the statements; it is not sent.
+	Lineage string `json:"-"`
 	// All: the owner holds no shares but those that were stated, with Held, in this call and in those before it under this
 	// History. It ends a freeze for this region.
 	All bool `json:"all,omitempty"`

@@ -64,7 +64,9 @@ func (s *Service) hear(call allocation.SyncCall, arrived time.Time) verdict {
 		r.contact = mergeContacts(contactOf(r.contact, call, arrived), r.contact)
 		s.state.noteReached(r)
 		for _, k := range call.Known {
-			r.acknowledge(s.state, k)
+			if !call.Starting {
+				r.acknowledge(s.state, k)
+			}
 		}
 	}
 	return v

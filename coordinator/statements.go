@@ -25,6 +25,9 @@ func (r *region) accepts(incarnation string, st allocation.Statement) (newer, jo
 // countReturns enters into the ledgers what the call states to have returned: durable before it is acknowledged, and
 // before anybody else is granted it (invariant 4). A crash in between leaves the statement unacknowledged; the owner
 // states it again, and counting it again changes nothing.
+//
+// What a node states that nobody vouches for is only compared with the ledgers. Its database may be a copy that runs beside the
+// original: what it gave back, in there, may be spent in the other one, of which the coordinator hears a moment later.
 func (s *Service) countReturns(ctx context.Context, call allocation.SyncCall) error {
 	h := allocation.Holder{Region: call.Region, Incarnation: call.Incarnation}
 	var due []allocation.ShareStatement
@@ -39,12 +42,12 @@ func (s *Service) countReturns(ctx context.Context, call allocation.SyncCall) er
 	for part := range slices.Chunk(due, maxCountsPerTxn) {
 		for more := true; more; {
 			var err error
-			if more, err = s.countPart(ctx, h, part); contradicted(err) {
+			if more, err = s.countPart(ctx, h, part, call.Starting); contradicted(err) {
 				// The grant that is returned may be one that another replica made a moment ago.
 				if err := s.refresh(ctx); err != nil {
 					return err
 				}
-				more, err = s.countPart(ctx, h, part)
+				more, err = s.countPart(ctx, h, part, call.Starting)
 			}
 			if err != nil {
 				return err
@@ -54,8 +57,9 @@ func (s *Service) countReturns(ctx context.Context, call allocation.SyncCall) er
 	return nil
 }
 
-// countPart counts several accounts in one transaction. If that does not hold all of them, more is to be done.
-func (s *Service) countPart(ctx context.Context, h allocation.Holder, part []allocation.ShareStatement) (more bool, err error) {
+// countPart counts several accounts in one transaction, or only compares them. If that does not hold all of them, more is to be
+// done.
+func (s *Service) countPart(ctx context.Context, h allocation.Holder, part []allocation.ShareStatement, compare bool) (more bool, err error) {
 	err = s.act(ctx, func() (Change, error) {
 		var change Change
 		var budgets []string
@@ -74,7 +78,7 @@ func (s *Service) countPart(ctx context.Context, h allocation.Holder, part []all
 				return Change{}, err
 			case err != nil:
 				return Change{}, invalid("statements", err.Error(), "state runs of the term's own periods, none twice")
-			case write == nil || len(encode(write.after)) > maxLedgerBytes:
+			case compare || write == nil || len(encode(write.after)) > maxLedgerBytes:
 				continue
 			case !room.take(write.after):
 				more = true

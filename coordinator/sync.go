@@ -33,6 +33,7 @@ const (
 //	  ▼
 //	heard: contact, clock, closed_before, marks (memory; persisted within 2 s)
 //	frozen ──▶ what it holds goes into the ledgers, in etcd; all stated ──▶ thawed          history_restate.go
+//	of a node that nobody vouches for ──▶ compared with the ledgers: nothing of it counts, and it is told of no share
 //	else ──▶ count what was returned, in etcd
 //	enter the statements ──▶ answer, or hold until there is something to say
 //
@@ -105,8 +106,9 @@ func (s *Service) take(ctx context.Context, from string, call allocation.SyncCal
 	if err := s.takeDocuments(ctx, from, call); err != nil {
 		return allocation.SyncAnswer{}, err
 	}
+	frozen := s.isFrozen()
 	enter := s.countReturns
-	if s.isFrozen() {
+	if frozen {
 		enter = s.restate
 	}
 	switch err := enter(ctx, call); {
@@ -121,13 +123,17 @@ func (s *Service) take(ctx context.Context, from string, call allocation.SyncCal
 	case err != nil:
 		return allocation.SyncAnswer{}, err
 	}
-	if !s.isFrozen() {
+	counts := frozen || !call.Starting
+	if !frozen && counts {
 		// A record is no reason not to answer. While etcd takes no writes nothing is acknowledged: it is stated again.
 		if err := s.enterLate(ctx, call, arrived, false); err != nil {
 			s.log.Warn("late statements are not entered yet", "region", call.Region, "error", err)
 		}
 	}
-	acks := s.enterStatements(call, arrived)
+	var acks []allocation.ShardAck
+	if counts {
+		acks = s.enterStatements(call, arrived)
+	}
 	s.noteDemand(call, arrived)
 	ended, err := s.forgetEnded(ctx, call)
 	if err != nil {
@@ -233,7 +239,7 @@ func (s *Service) answer(call allocation.SyncCall, acks []allocation.ShardAck, e
 	a.Acknowledged, a.EndedAcknowledged = acks, ended
 	// A region that does not know of the freeze must hear of it, to state what it holds; and of another region, to name it.
 	urgent = a.History != call.History || len(newNames(call.Regions, a.Regions)) > 0
-	if !a.Frozen {
+	if !a.Frozen && !call.Starting { // what is granted, and what is to be given back, it hears as soon as it is vouched for
 		urgent = s.addShares(r, &a) || urgent
 	}
 	var more bool

@@ -131,6 +131,8 @@ func (k *keeper) sync(ctx context.Context) (again bool, err error) {
 	}
 	stopped := allocation.Reason(call.Stopped)
 	k.introduce(&call, unvouched)
+	n.voucher.see(call.Lineage)
+	call.Starting = unvouched || !n.voucher.holds(call.Lineage) // another database may answer at the same address since a moment ago
 	call.Demand = n.demand.state(n.now())
 	n.clock.set(call.Clock)
 	answer, err := k.call(ctx, call)

@@ -27,4 +27,6 @@
 // One node of a region at a time, by habit, states what was spent and applies what the coordinator answers (see keeper).
 // Statements are numbered by the owner and made from one snapshot; grants are cumulative and stamped. So calls and answers
 // may be lost, repeated and reordered. A region without contact goes on with what its opened terms cover, and no further.
+// A node that nobody vouches for says so in its calls: its database may be a copy, and what it gave back in there may be spent
+// in the original. Nothing that it states counts, and it is told of no share, until it is vouched for.
 package regional

@@ -27,11 +27,12 @@ type judging struct {
 	residence allocation.Residence
 	marks     []allocation.Mark
 	given     int
-	quiet     bool // the recorded home is silent, so that another one may take its place
+	quiet     bool            // the recorded home is silent, so that another one may take its place
+	starting  map[string]bool // by node: what its last call that was understood said of itself
 }
 
 func newJudging() *judging {
-	j := &judging{hub: newHub("eu")}
+	j := &judging{hub: newHub("eu"), starting: map[string]bool{}}
 	j.members.Holders = nil // until one has asked
 	return j
 }
@@ -64,6 +65,7 @@ func (j *judging) Sync(ctx context.Context, call allocation.SyncCall) (allocatio
 		return a, nil
 	case allocation.ClaimFits:
 	}
+	j.starting[call.Node] = call.Starting
 	if lost := allocation.LostMarks(j.marks, call.Marks, call.Ended); len(lost) > 0 {
 		a.Incarnation, a.Refusal, a.Contradicted = j.residence.Incarnation, string(allocation.HistoryLost), lost
 		j.mu.Unlock()
@@ -81,6 +83,13 @@ func (j *judging) Sync(ctx context.Context, call allocation.SyncCall) (allocatio
 	incarnation := j.residence.Incarnation
 	j.mu.Unlock()
 	return j.syncAs(call, incarnation)
+}
+
+// starts says whether a node's last call said that nobody vouches for it.
+func (j *judging) starts(node string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.starting[node]
 }
 
 func (j *judging) incarnation() string {

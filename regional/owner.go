@@ -64,7 +64,7 @@ type Owner interface {
 	// Statements makes the numbered statements of the shards that changed since the acknowledged numbers, from one
 	// snapshot taken after the numbers were raised, and what else a call says of the owner.
 	// It also names, in Low, the budgets whose running period has less than a tenth of its share left: the coordinator
-	// then says what is elsewhere, so that a refusal can tell whether the whole budget is spent.
+	// then says what is elsewhere, so that a refusal can tell whether the whole budget is spent. Lineage is that of this transaction.
 	Statements(ctx context.Context, w Writer, acknowledged map[int]int64) (allocation.SyncCall, error)
 
 	// StateHeld states whole shards, from the given one on, each share with Held, as a frozen coordinator asks for. Next is

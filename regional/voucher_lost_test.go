@@ -157,6 +157,15 @@ func TestTheCoordinatorVouchesTooSoon(t *testing.T) {
 	})
 }
 
+// Without this the coordinator would count what a node states to have given back in a database that lacks what another one
+// spent last, or that is a copy beside the one in which it is spent.
+func TestACallSaysThatNobodyVouches(t *testing.T) {
+	w := lostByOne(t)
+	eventually(t, "the first node says that it starts", func() bool { return w.j.starts("n1") })
+	serving(t, w.first, "again-")
+	eventually(t, "it says that it starts no more", func() bool { return !w.j.starts("n1") })
+}
+
 // Without this a region whose node is gone for good would admit nothing after the next restart of its database.
 func TestANodeThatNeverSpeaksIsNotWaitedFor(t *testing.T) {
 	w := lostByOne(t)

@@ -45,6 +45,12 @@ func testLook(o *owner) {
 	} else {
 		b.Abandon()
 	}
+	if call, err := o.of(o.w).Statements(o.Context(), o.w, nil); err != nil || call.Lineage != after {
+		o.Fatalf("lineage %q, and a call is made in %q: %v", after, call.Lineage, err)
+	}
+	if call, _, err := o.of(o.w).StateHeld(o.Context(), o.w, 0); err != nil || call.Lineage != after {
+		o.Fatalf("lineage %q, and all is stated in %q: %v", after, call.Lineage, err)
+	}
 	first := o.look(o.second)
 	o.w.Vouch(before) // the incarnation is another since
 	o.mustCharge(allocation.Spend, "one", 1, o.key("a", 0))

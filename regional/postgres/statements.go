@@ -319,7 +319,7 @@ func (t *transaction) queueCall(q *pgx.Batch, loaded *regional.Loaded, call *all
 func fillCall(call *allocation.SyncCall, l *regional.Loaded) {
 	call.Format = allocation.SyncFormat
 	call.Region, call.Deployment = l.Region, l.Deployment
-	call.History, call.Incarnation = l.History, l.Incarnation
+	call.History, call.Incarnation, call.Lineage = l.History, l.Incarnation, l.Lineage
 	call.ClosedBefore, call.Config, call.Stopped = l.ClosedBefore, l.Config, string(l.Stopped)
 	call.DocumentsThrough = l.DocumentsThrough
 }

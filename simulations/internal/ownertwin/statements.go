@@ -230,7 +230,7 @@ func added(a, b int64) int64 {
 func (x *transaction) fill(call *allocation.SyncCall) {
 	t, o := x.db.tables, x.db.tables.owner
 	call.Format, call.Region, call.Deployment = allocation.SyncFormat, o.region, o.deployment
-	call.History, call.Incarnation, call.Home = o.history, o.incarnation, x.db.home
+	call.History, call.Incarnation, call.Home, call.Lineage = o.history, o.incarnation, x.db.home, x.db.lineage()
 	call.ClosedBefore, call.Config, call.Stopped = o.closedBefore, o.config, string(o.stopped)
 	call.Clock = x.db.Clock().Micros()
 	call.Regions = slices.Clone(o.regions)
