@@ -61,6 +61,7 @@ type checks struct {
 	departed   map[string]bool                 // incarnations that were the present one of a region when that was removed
 	spent      map[spentKey]int64              // what each incarnation ever spent
 	acts       actsView
+	twice      twice
 }
 
 type claimKey struct {
@@ -84,6 +85,7 @@ func newChecks(f *fleet) *checks {
 	}
 	c.linear, c.modes, c.doomed = newLinear(c), map[modeKey]string{}, map[string]bool{}
 	c.departed, c.spent, c.stored = map[string]bool{}, map[spentKey]int64{}, map[ownShare][]allocation.Share{}
+	c.twice.lives = map[string]*besideItself{}
 	c.actsAgain()
 	f.etcd.OnCommit = c.revision
 	c.order = newOrder(c)
@@ -95,7 +97,11 @@ func newChecks(f *fleet) *checks {
 
 // fail ends the run.
 func (c *checks) fail(invariant int, format string, args ...any) {
-	c.fleet.w.Fail(&Violation{Invariant: invariant, Detail: fmt.Sprintf(format, args...), At: c.fleet.w.Elapsed()})
+	c.fleet.w.Fail(c.violation(invariant, format, args...))
+}
+
+func (c *checks) violation(invariant int, format string, args ...any) *Violation {
+	return &Violation{Invariant: invariant, Detail: fmt.Sprintf(format, args...), At: c.fleet.w.Elapsed()}
 }
 
 // must judges once by an invariant.

@@ -3,8 +3,62 @@ package fleet
 import (
 	"slices"
 
+	"tranche/allocation"
 	"tranche/simulations/internal/ownertwin"
 )
+
+const noteTwice = "permits above a limit, by a copy beside its original"
+
+// twice is that an incarnation lives in two databases at once, since what its copy lacks was not found out in time. A world in
+// which that is expected goes on, so that it is seen how much is sold twice by it, and tells of it at its end.
+type twice struct {
+	violation *Violation               // the first time that it was seen
+	lives     map[string]*besideItself // by incarnation of which a copy was made
+	most      int64                    // by how much a period was spent above its limit
+}
+
+// besideItself is a database, and the copy of it that was started beside it.
+type besideItself struct{ original, copy *ownertwin.Database }
+
+// mayLiveTwice notes that a copy of a region's database was started for nodes to work on.
+func (c *checks) mayLiveTwice(r *region, copy *ownertwin.Database) {
+	c.copied(r, copy)
+	c.twice.lives[copy.Incarnation()] = &besideItself{r.db, copy}
+}
+
+// livesTwice notes that an incarnation lives in two databases; false if there is no copy of it.
+func (c *checks) livesTwice(incarnation string, v *Violation) bool {
+	if c.twice.lives[incarnation] == nil {
+		return false
+	}
+	if c.twice.violation == nil {
+		c.twice.violation = v
+		c.fleet.w.Trace("lives twice", v.Detail)
+	}
+	return true
+}
+
+// soldTwice is how much may be spent or reserved of a period above its limit, at most, since an incarnation lives in two
+// databases: what the original sold as that incarnation since it was copied. It was the incarnation's own, so it is no more
+// than the incarnation held unspent; what the copy sells as well is that, once. Before anything is seen to live twice it is nothing.
+func (c *checks) soldTwice(k allocation.UsageKey) (sum int64) {
+	if c.twice.violation == nil {
+		return 0
+	}
+	for _, list := range c.admissions {
+		for _, v := range list {
+			b := c.twice.lives[v.first.Incarnation]
+			if b == nil || !b.original.Holds(v.first) || b.copy.Holds(v.first) {
+				continue
+			}
+			for _, class := range []allocation.Class{allocation.General, allocation.Protected} {
+				k.Class = class
+				sum += v.counts[k]
+			}
+		}
+	}
+	return sum
+}
 
 // copied notes that a copy of a region's database was started beside it.
 func (c *checks) copied(r *region, copy *ownertwin.Database) {

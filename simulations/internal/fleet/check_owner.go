@@ -95,6 +95,10 @@ func (c *checks) judgeUsage(r *region, x *ownertwin.Commit, u ownertwin.UsageCha
 	}
 	used := c.usedOf(k) + c.openingOf(k) // which alone may be above a limit that was lowered before the term was opened
 	limit := c.capOf(k, l, used)
+	if used > limit {
+		c.twice.most = max(c.twice.most, used-limit)
+		limit += c.soldTwice(k)
+	}
 	c.must(c.usedOf(k) == 0 || used <= limit, 2, "%d of %s %s are spent or reserved in the period %s, and its limit was never above %d (%s, %s of %s)",
 		used, k.Budget, k.Instance, k.Period, limit, r.name, x.What, x.Process)
 	if after.Spent+after.Reserved > before.Spent+before.Reserved {

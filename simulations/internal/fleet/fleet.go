@@ -323,6 +323,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		return nil, ctx.Err()
 	case !f.healed:
 		result.Violation = &Violation{Detail: "the run did not come to its end", At: f.w.Elapsed()}
+	case f.check.twice.violation != nil:
+		result.Violation, result.End = f.check.twice.violation, EndBroke
+		f.notes[noteTwice] += int(f.check.twice.most)
 	}
 	return result, nil
 }
