@@ -208,7 +208,19 @@ func TestGiveUpByCommand(t *testing.T) {
 	for range 4 {
 		th.answers(th.Regions["eu-west"].Nodes[0], "a", allocation.Allow)
 	}
-	th.answers(r.Nodes[0], "a", allocation.CapacityStranded) // 5 of the former incarnation
+	// The former incarnation spends of its 6 until it hears that it was given up. What is left then is stranded; if nothing is,
+	// all 10 are spent, which is known, since its last word is heard.
+	admitted, told := 1, ""
+	err = stage.Until(t.Context(), progressWait, "us-east has nothing, and says why", func() (bool, error) {
+		d, err := th.ask(r.Nodes[0], "a")
+		if told = d.Reason; told == string(allocation.Allow) {
+			admitted++
+		}
+		return admitted < 6 && told == string(allocation.CapacityStranded) || admitted == 6 && told == string(allocation.CeilingReached), err
+	})
+	if err != nil || admitted > 6 {
+		t.Fatalf("%v; it admitted %d and answers %s", err, admitted, told)
+	}
 	if now, err := incarnationOf(t.Context(), r.Database); err != nil || now == life {
 		t.Errorf("us-east is %s still: %v", now, err)
 	}
