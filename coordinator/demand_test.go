@@ -40,7 +40,9 @@ func (f *fakeRegion) ask(r *replica, budget string, used, rate, unmet int64) err
 // permit in two places.
 func TestDemandMovesPermitsToWhereTheyAreUsed(t *testing.T) {
 	w, east, west := asking(t, 2)
-	r := w.replicas[1] // any replica answers demand
+	r := w.replicas[1] // any replica answers demand, once it has heard of the regions
+	east.untilQuiet(r)
+	west.untilQuiet(r)
 	used := east.spend("acme/requests", 1000)
 	if used != 25 {
 		t.Fatalf("the base is %d", used)

@@ -24,9 +24,12 @@ const (
 	wideB      = wide - wideA
 	crashed    = 200 // requests to us-east, in whose middle its Postgres is killed
 	crashAt    = 20  // answers
-	moved      = 50  // permits that go to eu-west in the part of etcd's history that is lost
+	moved      = 50  // permits that go to eu-west in the part of etcd's history that is lost, and of the move etcd then knows nothing
 	intoMoved  = 20  // of which eu-west spends so many before etcd goes back
 	whileApart = 10  // and so many while all is frozen
+	backA      = wideA - moved + backs
+	backB      = wideB + moved - backs
+	backs      = moved - intoMoved - whileApart // what eu-west has not spent of it goes back
 	comesBack  = 30 * time.Second
 )
 
@@ -53,7 +56,7 @@ func (w *world) failoverStory(ctx context.Context) (totals, error) {
 	if err := w.takeBack(ctx, copied, period, both[1]); err != nil {
 		return totals{}, err
 	}
-	if err := w.thaw(ctx); err != nil {
+	if err := w.thaw(ctx, both); err != nil {
 		return totals{}, err
 	}
 	if err := w.spendTheRest(ctx, period, both); err != nil {
@@ -217,8 +220,8 @@ func (w *world) frozen(ctx context.Context) (*coordinator.FrozenStatus, error) {
 	return s.Frozen, err
 }
 
-// thaw lets the last region state what it holds.
-func (w *world) thaw(ctx context.Context) error {
+// thaw lets the last region state what it holds. Then the ledger follows the weights again.
+func (w *world) thaw(ctx context.Context, both []*gateway) error {
 	w.Regions[regionA].Heal()
 	held := map[string]int64{}
 	err := stage.Until(ctx, comesBack, "nothing is frozen, and the ledger says what the regions hold", func() (bool, error) {
@@ -237,20 +240,24 @@ func (w *world) thaw(ctx context.Context) error {
 		for _, r := range shares.Terms[0].Regions {
 			held[r.Region] += r.Granted - r.Returned
 		}
-		return held[regionA] == wideA-moved && held[regionB] == wideB+moved && shares.Terms[0].Overcommitted == 0, nil
+		return held[regionA] == backA && held[regionB] == backB && shares.Terms[0].Overcommitted == 0, nil
 	})
 	if err != nil {
 		return errors.Join(err, fmt.Errorf("the ledger says that the regions hold %v", held))
 	}
-	w.tell.step("thawed", fields{regionA: held[regionA], regionB: held[regionB]},
-		fmt.Sprintf("The link heals, %s states what it holds, and the freeze ends. The ledger has learned from the regions what etcd lost: %s holds %d, %s %d.",
-			regionA, regionA, held[regionA], regionB, held[regionB]))
+	if err := errors.Join(both[0].untilShare(ctx, backA), both[1].untilShare(ctx, backB)); err != nil {
+		return err
+	}
+	w.tell.step("thawed", fields{regionA: held[regionA], regionB: held[regionB], "given_back": backs},
+		fmt.Sprintf("The link heals, %s states what it holds, and the freeze ends. The ledger has learned from the regions what etcd lost: %d were with %s. Of the move nobody told etcd again, "+
+			"so it goes by the weights: %s gives back the %d that it has not spent. Now %s holds %d, %s %d.",
+			regionA, wideB+moved, regionB, regionB, backs, regionA, held[regionA], regionB, held[regionB]))
 	return nil
 }
 
 // spendTheRest spends to the last permit: one that was granted twice would be admitted here.
 func (w *world) spendTheRest(ctx context.Context, period string, both []*gateway) error {
-	left := []int{wideA - moved - crashed, moved - intoMoved - whileApart}
+	left := []int{backA - crashed, 0}
 	for i, g := range both {
 		if err := w.spend(ctx, g, period, left[i], moved); err != nil {
 			return err
@@ -261,7 +268,7 @@ func (w *world) spendTheRest(ctx context.Context, period string, both []*gateway
 		return fmt.Errorf("the gateways recorded %d admissions, %d over the limit of %d", admitted, over, wide)
 	}
 	w.tell.step("spent", fields{"admitted": admitted, "limit": wide, "refused": 2 * moved},
-		fmt.Sprintf("Both regions spend what is left, %d and %d, and refuse the next %d. By the callers' own count %d of %d were admitted: nothing was granted twice, nothing is missing.",
+		fmt.Sprintf("They are asked for all that is left, admit %d and %d, and refuse the next %d. By the callers' own count %d of %d were admitted: nothing was granted twice, nothing is missing.",
 			left[0], left[1], 2*moved, admitted, wide))
 	return nil
 }
