@@ -179,8 +179,11 @@ type SyncAnswer struct {
 	Draining     bool               `json:"draining,omitempty"`
 	More         bool               `json:"more,omitempty"` // there is more to say: call again at once
 	// Frozen asks for all shares that the owner holds, each with Held, under History: see Freeze.
-	Frozen  bool     `json:"frozen,omitempty"`
-	Regions []string `json:"regions,omitempty"` // all that are registered; the owner remembers them for SyncCall.Regions
+	Frozen bool `json:"frozen,omitempty"`
+	// Restated: all that the call states with Held is in the ledgers. An answer without it, as of a replica that only heard of the
+	// freeze meanwhile, says nothing of what was stated: it is to be stated again, before the region says All.
+	Restated bool     `json:"restated,omitempty"`
+	Regions  []string `json:"regions,omitempty"` // all that are registered; the owner remembers them for SyncCall.Regions
 	// Removed were registered once. The owner forgets them: a freeze would wait for them for ever. That Regions does not name
 	// one is no reason to: an etcd that went back may not know it yet.
 	Removed []string `json:"removed,omitempty"`

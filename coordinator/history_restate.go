@@ -36,32 +36,36 @@ func (s *Service) isFrozen() bool {
 //	the region's configuration number     ours goes above it
 //	each share that it holds              into its ledger, which is made anew where etcd lost it
 //	that these are all                    into the standing; the last region's thaws it
-func (s *Service) restate(ctx context.Context, call allocation.SyncCall) error {
+//
+// It says whether all that the call states was entered: what a later statement has overtaken is to be stated again.
+func (s *Service) restate(ctx context.Context, call allocation.SyncCall) (all bool, err error) {
 	if err := s.overtakeConfig(ctx, max(call.Config, call.DocumentsThrough)); err != nil {
-		return err
+		return false, err
 	}
+	due, all := s.restated(call)
 	h := allocation.Holder{Region: call.Region, Incarnation: call.Incarnation}
-	for part := range slices.Chunk(s.restated(call), maxRestatedAct) {
+	for part := range slices.Chunk(due, maxRestatedAct) {
 		for len(part) > 0 {
-			var err error
 			if part, err = s.restatePart(ctx, h, call, part); err != nil {
-				return err
+				return false, err
 			}
 		}
 	}
 	if !call.All && len(newNames(s.named(), call.Regions)) == 0 {
-		return nil
+		return all, nil
 	}
-	return s.statedAll(ctx, h, call)
+	return all, s.statedAll(ctx, h, call)
 }
 
 // restated are the shares that a call states as they are stored, but for statements that a later one has overtaken.
-func (s *Service) restated(call allocation.SyncCall) (due []allocation.ShareStatement) {
+func (s *Service) restated(call allocation.SyncCall) (due []allocation.ShareStatement, all bool) {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()
 	r := s.state.regions[call.Region]
+	all = true
 	for _, st := range call.Statements {
 		if sh := r.shards[st.Shard]; sh != nil && sh.incarnation == call.Incarnation && st.Number < sh.number {
+			all = false
 			continue
 		}
 		for _, sh := range st.Shares {
@@ -70,7 +74,7 @@ func (s *Service) restated(call allocation.SyncCall) (due []allocation.ShareStat
 			}
 		}
 	}
-	return due
+	return due, all
 }
 
 // overtakeConfig raises the configuration number above one that a region has: numbers never go backward. An owner that heeds

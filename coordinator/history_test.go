@@ -249,10 +249,14 @@ func TestLateCallOfAnotherHistory(t *testing.T) {
 	late.All = true
 	w.move(r, east, west, 30)
 	w.restore(snapshot)
-	west.sync(r) // finds out
-	west.sync(r)
+	if a := west.sync(r); !a.Frozen || a.Restated { // finds out
+		t.Errorf("nothing was entered, and the answer is %+v", a)
+	}
+	if a := west.sync(r); !a.Frozen || !a.Restated {
+		t.Errorf("what it holds was entered, and the answer is %+v", a)
+	}
 	a, err := r.Sync(t.Context(), late)
-	if err != nil || a.Refusal != "" || !a.Frozen || len(a.Shares) > 0 {
+	if err != nil || a.Refusal != "" || !a.Frozen || a.Restated || len(a.Shares) > 0 {
 		t.Errorf("%+v %v", a, err)
 	}
 	if now := w.standing(); now.Freeze == nil || len(now.Freeze.Stated) != 1 {

@@ -106,10 +106,13 @@ func (s *Service) take(ctx context.Context, from string, call allocation.SyncCal
 	if err := s.takeDocuments(ctx, from, call); err != nil {
 		return allocation.SyncAnswer{}, err
 	}
-	frozen := s.isFrozen()
+	frozen, restated := s.isFrozen(), false
 	enter := s.countReturns
 	if frozen {
-		enter = s.restate
+		enter = func(ctx context.Context, call allocation.SyncCall) (err error) {
+			restated, err = s.restate(ctx, call)
+			return err
+		}
 	}
 	switch err := enter(ctx, call); {
 	case errors.Is(err, errOwnerLost):
@@ -139,7 +142,9 @@ func (s *Service) take(ctx context.Context, from string, call allocation.SyncCal
 	if err != nil {
 		return allocation.SyncAnswer{}, err
 	}
-	return s.answerOrHold(ctx, call, acks, ended, arrived)
+	answer, err := s.answerOrHold(ctx, call, acks, ended, arrived)
+	answer.Restated = restated && answer.Frozen && answer.History == call.History
+	return answer, err
 }
 
 // checkCall refuses what is no call at all.

@@ -69,7 +69,9 @@ func (f *freeze) heard(call allocation.SyncCall, answer allocation.SyncAnswer) (
 	case !answer.Frozen:
 		*f = freeze{}
 	case f.under == answer.History && f.incarnation == call.Incarnation && f.asks(call):
-		f.next = f.stating
+		if answer.Restated {
+			f.next = f.stating
+		}
 	default:
 		*f = freeze{under: answer.History, incarnation: call.Incarnation}
 	}

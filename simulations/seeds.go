@@ -76,6 +76,7 @@ func Seeds() []Seed {
 		{Seed: 1796078572, For: time.Minute, Reason: "etcd went back once more, to where a lost incarnation was the present one: the checker took what that had spent for not lost"},
 		{Seed: 1796078765, For: time.Minute, Reason: "a budget was deleted, then etcd was gone, and it was made again before any region was registered there: the checker waited for its terms"},
 		{Seed: 1796078741, For: time.Minute, Reason: "a region stated what it holds, and its database went back before that was counted: the checker compared it with what was restored"},
+		{Seed: 1796090012, For: time.Minute, Reason: "a region stated what it holds to a replica that heard of the freeze only meanwhile, and took its answer for a receipt: all thawed without it"},
 		{Seed: 15172290, For: time.Minute, Reason: "a connection broke in silence, and the only node that knew what its database had lost was crashed before it could say so"},
 	}
 }
