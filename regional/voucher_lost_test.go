@@ -113,18 +113,15 @@ func lostByOne(t *testing.T) twoNodes {
 	ready(t, w.first, 1)
 	ready(t, w.second, 1)
 	for i := range 5 {
-		if !admitted(w.first, fmt.Sprint("first-", i)) || !admitted(w.second, fmt.Sprint("second-", i)) {
-			t.Fatal("not admitted")
-		}
+		mustAdmit(t, w.first, fmt.Sprint("first-", i))
+		mustAdmit(t, w.second, fmt.Sprint("second-", i))
 	}
 	j.setCut(true)
 	goOn := one.stand(t)
 	dump := filepath.Join(t.TempDir(), "owner.dump")
 	tool(t, "pg_dump", "--format=custom", "--file="+dump, url)
 	for i := range 10 {
-		if !admitted(w.second, fmt.Sprint("after-", i)) {
-			t.Fatal("not admitted")
-		}
+		mustAdmit(t, w.second, fmt.Sprint("after-", i))
 	}
 	w.speak = other.stand(t)
 	w.since = time.Now()
