@@ -240,6 +240,30 @@ func TestStartedOverBeforeEtcdWentBack(t *testing.T) {
 	w.conserved()
 }
 
+// What a later call has overtaken is not entered, and the answer is no receipt for it: the region states it again.
+func TestWhatWasOvertakenIsToBeStatedAgain(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	snapshot := w.backup()
+	w.move(r, east, west, 30)
+	w.restore(snapshot)
+	east.sync(r) // finds out
+	overtaken, later := east.call(), east.call()
+	if len(overtaken.Statements) == 0 || overtaken.Statements[0].Shares[0].Held == nil {
+		t.Fatalf("it does not state what it holds: %+v", overtaken.Statements)
+	}
+	for _, c := range []struct {
+		call allocation.SyncCall
+		want bool
+	}{{later, true}, {overtaken, false}} {
+		c.call.All = false
+		a, err := r.Sync(t.Context(), c.call)
+		if err != nil || !a.Frozen || a.Restated != c.want {
+			t.Errorf("the answer is %+v, %v; to be a receipt: %v", a, err, c.want)
+		}
+	}
+}
+
 // A call that was made before the region heard of the new history counts for nothing, however late it comes.
 func TestLateCallOfAnotherHistory(t *testing.T) {
 	w, east, west := two(t, 1)

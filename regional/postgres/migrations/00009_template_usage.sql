@@ -28,8 +28,6 @@ group by shard, budget, term, period, class;
 -- Statements and reports look for what is running among all but templates' rows.
 drop index tranche.usage_until;
 create index usage_until on tranche.usage (template, until);
-drop index tranche.usage_by_term;
-create index usage_by_term on tranche.usage (budget, term, template) where shard >= 0;
 
 -- Tables without a key can be replicated logically only so.
 alter table tranche.template_usage replica identity full;
