@@ -25,7 +25,7 @@ func testEstimates(t *testing.T, s *stage.Stage) {
 		t.Fatal(err)
 	}
 	budget := map[string]any{
-		"budget": "estimated", "unit": "tokens", "limit": 1_000_000, "window": map[string]string{"every": "1h"},
+		"budget": "estimated", "unit": "tokens", "limit": 1_000_000, "window": map[string]string{"calendar": "year"},
 		"match": map[string]string{"tenant": "estimated", "capability": "model"}, "allocation": map[string]string{"policy": "home", "region": "us-east"},
 	}
 	if _, err := admin.Do(t.Context(), api.Call{Method: http.MethodPost, Path: "/v1/budgets", Body: budget}, nil); err != nil {

@@ -42,7 +42,7 @@ func openVault(t *testing.T) *vault {
 	}
 	v := &vault{theatre: &theatre{s, t}, ops: "operator-secret-0123456789"}
 	v.secrets = []string{s.AdminToken, s.Gateways[stage.Edge1], s.Gateways[stage.Edge2], v.ops}
-	v.declare(fixed("vault/requests", 10_000, "acme", allocation.Window{Every: 3600}))
+	v.declare(fixed("vault/requests", 10_000, "acme", allocation.Window{Calendar: "day"})) // of which some are ahead
 	for region := range s.Regions {
 		v.tokens(region, s.Gateways[stage.Edge1])
 	}
@@ -278,7 +278,7 @@ func (v *vault) unreachable(region string) {
 // settles: what was admitted before the key was revoked, or its tenant blocked, is told to its end.
 func (v *vault) settles(region, key string) {
 	v.t.Helper()
-	if status, text := v.ask(region, key, "/v1/settle", "held", `{"tenant":"acme","costs":{"requests":1}}`); status != 200 {
+	if status, text := v.decided(region, key, "/v1/settle", "held", `{"tenant":"acme","costs":{"requests":1}}`); status != 200 {
 		v.t.Errorf("%s: a settle is answered %d %s", region, status, text)
 	}
 }

@@ -34,9 +34,9 @@ func testMatchByKey(t *testing.T, s *stage.Stage) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shared, each := fixed("matched/shared", 100, "", allocation.Window{Every: 3600}), fixed("matched/{caller}", 100, "", allocation.Window{Every: 3600})
+	shared, each := fixed("matched/shared", 100, "", allocation.Window{Calendar: "year"}), fixed("matched/{caller}", 100, "", allocation.Window{Calendar: "year"})
 	shared.Match, each.Match = map[string]string{"capability": "matching"}, map[string]string{"capability": "matching"}
-	own, tenants := fixed("matched/own", 100, "matcher", allocation.Window{Every: 3600}), fixed("matched/of/{tenant}", 100, "", allocation.Window{Every: 3600})
+	own, tenants := fixed("matched/own", 100, "matcher", allocation.Window{Calendar: "year"}), fixed("matched/of/{tenant}", 100, "", allocation.Window{Calendar: "year"})
 	tenants.Match = shared.Match
 	for _, b := range []allocation.Budget{own, shared, each, tenants} {
 		if _, err := admin.Do(t.Context(), api.Call{Method: http.MethodPost, Path: "/v1/budgets", Body: b}, nil); err != nil {

@@ -17,7 +17,7 @@ unit: requests
 limit: 100
 counted: shared
 protected: 10
-window: {every: 1h}
+window: {calendar: year}
 match: {capability: model}
 allocation: {policy: fixed, weights: {us-east: 1, eu-west: 1}}
 ladder:
@@ -28,7 +28,7 @@ budget: calls/{caller}
 unit: requests
 limit: 1000
 counted: each caller
-window: {every: 1h}
+window: {calendar: year}
 allocation: {policy: fixed, weights: {us-east: 1, eu-west: 1}}
 `
 
@@ -43,7 +43,7 @@ func (w *policyWorld) admit(region, op, priority string, cost int) (int, string)
 	w.t.Helper()
 	w.asked++
 	body := fmt.Sprintf(`{"op":%q,"labels":{"method":"POST","path":"/chat","caller":"kim"},"costs":{"requests":%d},"priority":%q}`, op, cost, priority)
-	return w.ask(region, w.Gateways[stage.Edge1], "/v1/admit", fmt.Sprint("policy-", w.asked), body)
+	return w.decided(region, w.Gateways[stage.Edge1], "/v1/admit", fmt.Sprint("policy-", w.asked), body)
 }
 
 // until asks for a check until the answer has all words.
