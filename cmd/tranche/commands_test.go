@@ -32,16 +32,23 @@ func openStage(t *testing.T, o stage.Options) *theatre {
 	return &theatre{s, t}
 }
 
-// ask asks one node once.
-func (th *theatre) ask(node *stage.Server, tenant string) (api.Decision, error) {
+// ask asks one node for one admission: once, and by the same id again while nobody knows whether it was made.
+func (th *theatre) ask(node *stage.Server, tenant string) (d api.Decision, err error) {
 	th.t.Helper()
 	client, err := th.Gateway(stage.Edge1, node)
 	if err != nil {
 		th.t.Fatal(err)
 	}
-	return api.Admit(th.t.Context(), client, api.Admission{
+	a := api.Admission{
 		ID: fmt.Sprintf("%s-%06d", tenant, serial.Add(1)), Op: "spend", Labels: map[string]string{"tenant": tenant}, Deadline: 2 * time.Second,
-	})
+	}
+	for range truthTries {
+		if d, err = api.Admit(th.t.Context(), client, a); err == nil && !d.Unknown() {
+			break
+		}
+		<-time.After(retryEvery)
+	}
+	return d, err
 }
 
 // answers waits until a node answers for a reason.
