@@ -52,13 +52,25 @@ func NewHTTPCoordinator(addresses []string, token string, config *tls.Config) (*
 		c.urls = append(c.urls, u.String())
 	}
 	c.client = &http.Client{Transport: &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: 3 * time.Second, KeepAlive: 5 * time.Second}).DialContext,
+		DialContext:         silenceNoticed().DialContext,
 		TLSClientConfig:     config,
 		TLSHandshakeTimeout: 3 * time.Second,
 		MaxIdleConnsPerHost: 4,
 		IdleConnTimeout:     30 * time.Second,
 	}}
 	return c, nil
+}
+
+// silenceAfter is when a connection is given up over which nothing is heard, not even of the other side's kernel. A call may be held
+// for seconds: without this a region would wait for a machine that is gone until the call's own end, and then turn to another one.
+const silenceAfter = 5 * time.Second
+
+func silenceNoticed() *net.Dialer {
+	return &net.Dialer{
+		Timeout:         3 * time.Second,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 2 * time.Second, Interval: time.Second, Count: 3},
+		Control:         UserTimeout(silenceAfter),
+	}
 }
 
 func loopback(host string) bool {

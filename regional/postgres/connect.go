@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"tranche/regional"
 )
 
 // Bounds of a connection. A peer that went silent is given up after userTimeout, whatever is on its way.
@@ -65,7 +67,7 @@ func watched(_ context.Context, c *pgx.ConnConfig) error {
 	l := &link{dialer: net.Dialer{
 		Timeout:         connectTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3},
-		Control:         setUserTimeout,
+		Control:         regional.UserTimeout(userTimeout),
 	}}
 	c.DialFunc = l.dial
 	c.OnNotice = l.noticed
