@@ -139,8 +139,8 @@ func (b *Budget) checkTimes(found *Problems, windowValid bool) {
 		return
 	}
 	orDefault(&alone, DefaultRunsAloneFor)
-	// Each open term is a document in etcd and rows in every owner.
-	if term := b.Window.TermLength(alone); alone/MaxOpenTerms > term {
+	// Each open term is a document in etcd and rows in every owner. A single period is one term.
+	if term := b.Window.TermLength(alone); b.Window.Once == nil && alone/MaxOpenTerms > term {
 		found.add("runs_alone_for", fmt.Sprintf("%s would hold more than %d terms of %s open", alone, MaxOpenTerms, term),
 			fmt.Sprintf("use at most %s, or a longer window", term*MaxOpenTerms))
 	}

@@ -39,6 +39,7 @@ func TestValidBudgets(t *testing.T) {
 		"402":             func(b *Budget) { b.OnExhausted = 402 },
 		"evidence":        func(b *Budget) { b.MaxEvidenceAge, b.OnStaleEvidence = Minute, OnStaleAdmit },
 		"once":            func(b *Budget) { b.Window = Window{Once: &Once{From: 5}} },
+		"a short once":    func(b *Budget) { b.Window = Window{Once: &Once{From: 5, Until: 65}} },
 		"template":        func(b *Budget) { *b = validTemplate() },
 		"unchecked":       func(b *Budget) { *b = validTemplate(); b.MissingLabel = MissingLabelUnchecked },
 		"region_from":     func(b *Budget) { *b = validTemplate(); b.Allocation = Policy{Policy: PolicyHome, RegionFrom: "tier"} },
