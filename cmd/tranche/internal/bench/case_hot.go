@@ -56,16 +56,13 @@ func (w *world) half(ctx context.Context, b *bench, result *Case, base *baseline
 	if err != nil {
 		return err
 	}
-	tails := make([]float64, 0, b.Rounds)
-	for _, t := range all[name].rounds {
-		tails = append(tails, float64(t.latency.quantile(0.99)))
-	}
-	bound := ratio(tails, all["bare commit"].medians())
+	bound := ratio(all[name].tails(), all["bare commit"].medians())
 	if b.Rate == 0 {
 		result.atMost("at half of the best rate, p99 against the bare commit's median", bound, "", 10)
 	} else {
 		result.shown("at "+whole(rate)+" a second, p99 against the bare commit's median", bound, "")
 	}
+	result.shown("the bare commit's own p99 against its median", ratio(all["bare commit"].tails(), all["bare commit"].medians()), "")
 	if err := w.settleBooks(ctx, result, "the node"); err != nil {
 		return err
 	}

@@ -150,9 +150,13 @@ func (s *series) perProcessor(load *series) (list []float64) {
 	return list
 }
 
-func (s *series) medians() (list []float64) {
+func (s *series) medians() []float64 { return s.quantiles(0.5) }
+
+func (s *series) tails() []float64 { return s.quantiles(0.99) }
+
+func (s *series) quantiles(q float64) (list []float64) {
 	for i := range s.rounds {
-		list = append(list, float64(s.rounds[i].latency.quantile(0.5)))
+		list = append(list, float64(s.rounds[i].latency.quantile(q)))
 	}
 	return list
 }
