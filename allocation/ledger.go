@@ -260,7 +260,7 @@ func (l Ledger) grant(gen Generation) Ledger {
 		for j := range e.Allocations {
 			a := &e.Allocations[j]
 			if want := a.Target - a.Held(); want > 0 {
-				a.Granted += min(want, l.unallocated(*e, a.Holder))
+				a.Granted += min(want, l.grantable(*e, a.Holder))
 			}
 		}
 	}

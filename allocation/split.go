@@ -95,6 +95,27 @@ func (b Budget) Kept(limit int64) int64 {
 	return limit/100*percent + (limit%100*percent+99)/100
 }
 
+// grantable is what h may be granted now: all that is unallocated but what is kept for a region that begins anew. A move or
+// other weights raise the one's target before the other has returned a permit; the taker waits for that, and is not served
+// from what is kept meanwhile: the giver may never return any.
+func (l Ledger) grantable(e Entry, h Holder) int64 {
+	free := l.unallocated(e, h)
+	if e.beganAnew(h) {
+		return free
+	}
+	return max(0, free-l.kept(e))
+}
+
+// kept is how much of an entry's limit is for a region that begins anew.
+func (l Ledger) kept(e Entry) int64 { return Budget{Allocation: l.Policy}.Kept(e.Givable()) }
+
+// beganAnew says whether another incarnation of h's region may still spend, or has spent, permits that were its own.
+func (e Entry) beganAnew(h Holder) bool {
+	return slices.ContainsFunc(e.Allocations, func(a Allocation) bool {
+		return a.Region == h.Region && a.Incarnation != h.Incarnation && a.Held() > 0
+	})
+}
+
 // SplitWarnings returns, in words and by region, where a split leaves little
 // (under 1 % of the limit) or nothing, and what to do. It is for people at
 // apply; nothing that it says is an error.

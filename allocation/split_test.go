@@ -131,6 +131,53 @@ func TestANewIncarnationGetsWhatWasKept(t *testing.T) {
 	}
 }
 
+// A region that is to have more waits for the giver's return: what is kept is for a region that begins anew, and for no move.
+func TestWhatIsKeptIsNotMoved(t *testing.T) {
+	policy := func(east, west int64) Policy {
+		return Policy{Policy: PolicyFixed, Weights: map[string]int64{"eu-west": west, "us-east": east}, KeepPercent: 10}
+	}
+	east, west := Holder{Region: "us-east", Incarnation: "u"}, Holder{Region: "eu-west", Incarnation: "e"}
+	members := func(u string) Members {
+		return Members{Regions: []string{"eu-west", "us-east"}, Holders: []Holder{west, {Region: "us-east", Incarnation: u}}}
+	}
+	budget := func(p Policy) Budget {
+		b := validBudget()
+		b.Limit, b.Allocation = units(100), p
+		return b
+	}
+	open := OpenLedger(budget(policy(1, 1)), 1, tenMinutes, members("u"), genOf(1))
+	moved, err := open.Move(east, west, 15, 0, genOf(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	weighted, err := open.Follow(budget(policy(1, 2)), 2, 0, members("u"), genOf(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range map[string]Ledger{"moved by hand": moved, "other weights": weighted} {
+		held := func(l Ledger, h Holder) int64 { e := l.EntryAt(0); return e.find(h, General).Held() }
+		if n, free := held(l, west), l.Unallocated(0); n != 45 || free != 10 {
+			t.Errorf("%s: before the giver returned any, the taker holds %d and %d are kept, not 45 and 10", name, n, free)
+		}
+		back := ShareStatement{Budget: "acme/requests", Term: tenMinutes.Start(), Generation: l.Generation, Returned: []ReturnedStatement{{From: tenMinutes.Start(), Until: tenMinutes.End(), Class: General, Returned: 15}}}
+		after, _, err := l.Count(east, back, genOf(3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, free := held(after, west), after.Unallocated(0); n != 60 || free != 10 {
+			t.Errorf("%s: afterwards the taker holds %d and %d are kept, not 60 and 10", name, n, free)
+		}
+		// The giver loses its database in between: it begins with what was kept.
+		anew, err := l.Follow(budget(l.Policy), l.Version, 0, members("u2"), genOf(3))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := held(anew, Holder{Region: "us-east", Incarnation: "u2"}); n != 10 {
+			t.Errorf("%s: the new incarnation begins with %d, not with the 10 that were kept", name, n)
+		}
+	}
+}
+
 // apply must say where a split leaves a region with little or nothing: that region refuses, to its users' surprise.
 func TestSplitWarnings(t *testing.T) {
 	for name, c := range map[string]struct {
