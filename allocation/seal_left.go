@@ -69,3 +69,13 @@ func (s SealedShare) Left(now Instant) (l SealLeft) {
 	}
 	return l
 }
+
+// Statement is what a sealed share says of itself, as its owner would have stated it, but for what was returned: that is
+// counted from the seal itself. What was spent since the last statement nobody else knows. Of a template a seal says nothing.
+func (s SealedShare) Statement() ShareStatement {
+	st := s.Share.Statement(s.Used, nil)
+	if st.Returned = nil; s.Share.Template {
+		st.Usage = nil
+	}
+	return st
+}

@@ -185,8 +185,7 @@ func (s *Service) planUnchecked(name string, b *allocation.Budget, cur *doc[Budg
 		plan.answer.Warnings = append(plan.answer.Warnings, s.withheldWarnings(plan)...)
 	}
 	if moved := s.movedByHand(name); moved != "" && b != nil {
-		plan.answer.Warnings = append(plan.answer.Warnings, fmt.Sprintf(
-			"it splits the opened terms anew and so undoes what rebalances moved (of each period: %s): move again, or change the weights", moved))
+		plan.answer.Warnings = append(plan.answer.Warnings, undoesMoves(moved))
 	}
 	plan.answer.Difference = difference(cur, plan.next)
 	plan.answer.From = s.countsFrom(plan)

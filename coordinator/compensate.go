@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"tranche/allocation"
 )
@@ -12,7 +13,7 @@ import (
 // owner's, and the cap of the running term is, honestly and audited, higher by so much. When the region comes back, or the
 // term that was running ends, the limit is what it was. Both changes go the way of any change of a budget.
 //
-//	           the region calls again, the term ends, or an operator says so: limit and weights as before
+//	           the region calls again or was sealed, the term ends, or an operator says so: limit and weights as before
 //	active ──────────────────────────────────────────────────────────────────────────────────────────▶ cancelled
 //	   └──── the budget was changed or deleted meanwhile: what that says holds ──▶ superseded
 
@@ -69,7 +70,7 @@ func (s *Service) compensate(ctx context.Context, who actor, q CompensateRequest
 		}
 		plan.act = "budget.compensate"
 		c.Version, c.Token = plan.next.Version, who.name
-		answer = CompensateAnswer{Compensation: c, DryRun: dry, Permits: s.compensated(plan, line), Notes: append(compensateNotes(c, line), plan.answer.Warnings...)}
+		answer = CompensateAnswer{Compensation: c, DryRun: dry, Permits: s.compensated(plan, line), Notes: append(compensateNotes(c, line), s.compensateWarnings(plan)...)}
 		if dry {
 			answer.ID = ""
 			return Change{}, nil
@@ -109,7 +110,7 @@ func (s *Service) planCompensation(line StrandedLine, q CompensateRequest) (Comp
 	if running == nil {
 		return Compensation{}, none, refused("wait until a term is opened", "no term of %s is open", q.Budget)
 	}
-	policy, err := b.Budget.Allocation.Compensate(line.Region, units, s.permits(b.Budget))
+	policy, err := b.Budget.Allocation.Compensate(line.Region, units, s.partsNow(b.Budget, running))
 	if errors.Is(err, allocation.ErrNotCompensated) {
 		return Compensation{}, none, refused("change the budget itself: `tranche budgets apply`", "%s: %s", q.Budget, err.Error())
 	}
@@ -123,6 +124,30 @@ func (s *Service) planCompensation(line StrandedLine, q CompensateRequest) (Comp
 		Reason: q.Reason, By: q.By, Made: s.now().UTC(),
 	}
 	return c, next, nil
+}
+
+// partsNow is what each region has of a period now: by the policy, and by what was moved by hand. A raise that went by the
+// policy alone would undo the move: of what the lost region gave away, it would be granted as much again, and that is stranded.
+func (s *Service) partsNow(b allocation.Budget, running *allocation.Ledger) map[string]int64 {
+	parts := s.permits(b)
+	i, _ := running.Periods.Find(s.instant())
+	for _, a := range running.EntryAt(i).Allocations {
+		if current, ok := s.state.currentOf(a.Region); ok && current == a.Holder {
+			parts[a.Region] = max(0, parts[a.Region]+a.Moved)
+		}
+	}
+	return parts
+}
+
+// compensateWarnings are those of the change, but that a move is undone: it is part of the raise, and undone when that ends.
+func (s *Service) compensateWarnings(plan budgetPlan) []string {
+	warnings := slices.Clone(plan.answer.Warnings)
+	if moved := s.movedByHand(plan.next.Budget.Name); moved != "" {
+		if i := slices.Index(warnings, undoesMoves(moved)); i >= 0 {
+			warnings[i] = fmt.Sprintf("what rebalances moved (of each period: %s) stands until it ends, and is undone then: move again, or change the weights", moved)
+		}
+	}
+	return warnings
 }
 
 // compensated is what each region gets of a period. Where an incarnation is lost, its region has another one, which gets its
@@ -155,7 +180,7 @@ func compensateNotes(c Compensation, line StrandedLine) []string {
 	if !lost {
 		notes := []string{
 			fmt.Sprintf("until it is cancelled, at most %d may be spent of each period instead of %d: if region %s spends what it holds, all of it", c.After.Limit, c.Before.Limit, c.Region),
-			fmt.Sprintf("it is cancelled when region %s calls again; what was spent by then stays spent", c.Region),
+			fmt.Sprintf("it is cancelled when region %s calls again with what it holds, or is sealed; what was spent by then stays spent", c.Region),
 		}
 		if c.Until != allocation.Never {
 			notes = append(notes, fmt.Sprintf("or when the running term ends, at %s", c.Until))
@@ -168,9 +193,9 @@ func compensateNotes(c Compensation, line StrandedLine) []string {
 		fmt.Sprintf("what is granted is for the running period, and goes to whoever holds less than its part: region %s, which began anew, as well", c.Region),
 	}
 	if c.Until != allocation.Never {
-		return append(notes, fmt.Sprintf("no call cancels it: it ends with the running term, at %s, or when an operator cancels it; what was spent by then stays spent", c.Until))
+		return append(notes, fmt.Sprintf("no call cancels it: it ends with the running term, at %s, by a seal, or when an operator cancels it; what was spent by then stays spent", c.Until))
 	}
-	return append(notes, "no call cancels it: it ends when an operator cancels it; what was spent by then stays spent")
+	return append(notes, "no call cancels it: it ends by a seal, or when an operator cancels it; what was spent by then stays spent")
 }
 
 // cancelCompensation is an operator's word.
@@ -209,10 +234,24 @@ func (s *Service) compensationOver(c Compensation) string {
 		return "the budget was changed"
 	case s.canBeAsked(c.holder(), s.now()):
 		return fmt.Sprintf("region %s calls again", c.Region)
+	case s.strandsNothing(c):
+		return fmt.Sprintf("nothing of incarnation %s of region %s is stranded any more", c.Incarnation, c.Region)
 	case c.Until <= s.instant():
 		return "the term that was running is over"
 	}
 	return ""
+}
+
+// strandsNothing says whether the entry that a compensation is tied to is resolved: a seal proved how much of it is free, or
+// its last word came, and all of it is known to be spent.
+func (s *Service) strandsNothing(c Compensation) bool {
+	l := s.state.runningTerm(c.Budget, s.instant())
+	if l == nil {
+		return false
+	}
+	i, running := l.Periods.Find(s.instant())
+	st, _ := s.lastStatement(c.holder(), refOf(*l))
+	return running && l.RemainderAt(c.holder(), i, st, 0).Stranded == 0
 }
 
 // planCancel puts the limit back to what it was, unless somebody changed the budget since.

@@ -284,6 +284,10 @@ func (s *Service) movedByHand(budget string) string {
 	return ""
 }
 
+func undoesMoves(moved string) string {
+	return fmt.Sprintf("it splits the opened terms anew and so undoes what rebalances moved (of each period: %s): move again, or change the weights", moved)
+}
+
 func (s *Service) listRebalances() RebalancesList {
 	s.state.mu.Lock()
 	defer s.state.mu.Unlock()

@@ -98,6 +98,9 @@ func (s *Service) countSeal(ctx context.Context, who actor, name string, q SealR
 		}
 		answer.Ledgers += counted
 	}
+	if err := s.enterSealed(ctx, *q.Seal); err != nil {
+		return answer, err
+	}
 	s.nudgeBackground()
 	return answer, nil
 }
