@@ -250,20 +250,21 @@ func (l *Locked) lacks(u *Usage, line Line, limit int64) Reason {
 
 // spentReason says why a share does not hold the cost: because this region's is spent, or provably the whole budget, or
 // all that is left is out of reach. What is elsewhere is evidence, so it never admits anything. What is reserved may come
-// back at any moment, so nobody is told to wait for the period's end because of it.
+// back at any moment, so nobody is told to wait for the period's end because of it. What is kept may yet be spent, by a region
+// that begins anew: so the budget is not spent, but nobody is told of it while something else would help.
 func (l *Locked) spentReason(u *Usage, line Line, limit int64) Reason {
 	if limit == 0 || line.Cost > limit-u.Spent {
 		return CeilingReached
 	}
 	e, known := l.Elsewhere[line.UsageKey.Budget]
 	returned := max(0, u.Returned-e.Returned) // the ledger has yet to hear of it: until then it is nowhere
-	free := saturated(u.Spendable(limit), saturated(saturated(e.Unallocated, returned), e.Spendable))
+	free := saturated(u.Spendable(limit), saturated(saturated(max(0, e.Unallocated-e.Kept), returned), e.Spendable))
 	switch {
 	case !known || e.Period != line.Period || e.Limit != limit || e.Generation != u.Generation || line.Cost <= free:
 		return RegionShareSpent
 	case line.Cost-free <= e.Stranded:
 		return CapacityStranded
-	case line.Cost-free <= saturated(e.Stranded, saturated(u.Reserved, e.Reserved)):
+	case line.Cost-free <= saturated(saturated(e.Stranded, e.Kept), saturated(u.Reserved, e.Reserved)):
 		return RegionShareSpent
 	}
 	return CeilingReached

@@ -106,6 +106,16 @@ func (l Ledger) grantable(e Entry, h Holder) int64 {
 	return max(0, free-l.kept(e))
 }
 
+// KeptAt is how much of what is unallocated in the period of index i no region that is there will get: what is kept, unless one
+// began anew and has yet to be granted it.
+func (l Ledger) KeptAt(i int) int64 {
+	e := l.EntryAt(i)
+	if slices.ContainsFunc(e.Allocations, func(a Allocation) bool { return a.Target > a.Held() && e.beganAnew(a.Holder) }) {
+		return 0
+	}
+	return min(l.kept(e), l.Unallocated(i))
+}
+
 // kept is how much of an entry's limit is for a region that begins anew.
 func (l Ledger) kept(e Entry) int64 { return Budget{Allocation: l.Policy}.Kept(e.Givable()) }
 

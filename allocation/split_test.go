@@ -167,6 +167,9 @@ func TestWhatIsKeptIsNotMoved(t *testing.T) {
 		if n, free := held(after, west), after.Unallocated(0); n != 60 || free != 10 {
 			t.Errorf("%s: afterwards the taker holds %d and %d are kept, not 60 and 10", name, n, free)
 		}
+		if n := after.KeptAt(0); n != 10 {
+			t.Errorf("%s: it is said that %d are kept", name, n)
+		}
 		// The giver loses its database in between: it begins with what was kept.
 		anew, err := l.Follow(budget(l.Policy), l.Version, 0, members("u2"), genOf(3))
 		if err != nil {
@@ -174,6 +177,9 @@ func TestWhatIsKeptIsNotMoved(t *testing.T) {
 		}
 		if n := held(anew, Holder{Region: "us-east", Incarnation: "u2"}); n != 10 {
 			t.Errorf("%s: the new incarnation begins with %d, not with the 10 that were kept", name, n)
+		}
+		if n := anew.KeptAt(0); n != 0 {
+			t.Errorf("%s: it is said that %d are kept, after they were granted", name, n)
 		}
 	}
 }

@@ -251,6 +251,7 @@ type Elsewhere struct {
 	Limit       int64 `json:"limit"`
 	Generation  int64 `json:"generation"`
 	Unallocated int64 `json:"unallocated"`
+	Kept        int64 `json:"kept,omitempty"`     // of Unallocated, for a region that begins anew: none that is there gets it
 	Returned    int64 `json:"returned,omitempty"` // by the region that asks, as the ledger has counted it
 	Spendable   int64 `json:"spendable"`          // held by regions in contact, as last stated
 	Reserved    int64 `json:"reserved"`           // by requests under way in any of these regions

@@ -332,7 +332,7 @@ func (s *Service) elsewhere(call allocation.SyncCall) []allocation.Elsewhere {
 			entry := l.value.EntryAt(i)
 			e := allocation.Elsewhere{
 				Budget: budget, Period: l.value.Periods.At(i).Start, Limit: entry.Limit, Generation: l.value.Generation.Number,
-				Unallocated: l.value.Unallocated(i),
+				Unallocated: l.value.Unallocated(i), Kept: l.value.KeptAt(i),
 			}
 			seen := map[allocation.Holder]bool{}
 			for _, a := range entry.Allocations {

@@ -33,7 +33,7 @@ type WhatIfBudget struct {
 	Ahead    *StrandedAhead       `json:"ahead,omitempty"`
 	LostRate allocation.Rate      `json:"lost_rate"` // what the region spent in the last hour
 
-	Unallocated int64           `json:"unallocated"`
+	Unallocated int64           `json:"unallocated"` // and not kept: what the others may still be granted
 	Others      []WhatIfRegion  `json:"others"`
 	OthersRate  allocation.Rate `json:"others_rate"`
 	// Lasts is how long what the others may spend lasts at their own rate, LastsWithLoad if they take the lost region's load
@@ -124,7 +124,7 @@ func (s *Service) whatIfBudget(name string, h allocation.Holder, at time.Time) (
 	}
 	i, _ := l.Periods.Find(allocation.At(at))
 	if !l.Template {
-		w.Unallocated = l.Unallocated(i)
+		w.Unallocated = l.Unallocated(i) - l.KeptAt(i)
 	}
 	var left int64
 	seen := map[allocation.Holder]bool{}
