@@ -149,6 +149,7 @@ func fleetMutants() []Mutant {
 		inFleet("grant-before-return", "the taker is granted before the giver has returned", moving, storeSeams(grantAhead), 1, 2),
 		inFleet("compare-own-mark-only", "a transaction does not compare what it rests on", anything, storeSeams(compareMarkOnly), 1, 8, 10),
 
+		inFleet("give-what-is-kept", "what is kept for a region that begins anew is given to one that waits for a return", keeping, storeSeams(giveKept), 4),
 		inFleet("drain-takes-more", "a region that drains is granted more", demandingDrains, storeSeams(drainTakesMore), 4),
 		inFleet("forget-opening-spent", "what was spent before a budget was declared is granted once more", watching, storeSeams(forgetOpening), 1, 2),
 		inFleet("recall-is-return", "what demand recalls is given to others before it has returned", demanding, storeSeams(recallIsReturn), 4),

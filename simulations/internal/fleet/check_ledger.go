@@ -141,6 +141,7 @@ func (c *checks) judgePeriods(ref allocation.ShareRef, v *ledgerView, next alloc
 		// first term was opened.
 		c.must(out <= max(e.Limit, outBefore, e.OpeningSpent) || c.restated(v, old, next), 2, "%s, period %s: %d permits are out under a limit of %d, and %d were before", ref.Budget, period, out, e.Limit, outBefore)
 		c.must(e.Limit <= v.highest, 2, "%s, period %s: the ledger's limit is %d, and the budget's was never above %d", ref.Budget, period, e.Limit, v.highest)
+		c.judgeKept(ref, old, next, i)
 		c.judgeRaise(ref, next, period, before.Limit, e.Limit)
 		unallocated, over := max(0, e.Limit-out), max(0, out-e.Limit)
 		c.must(e.Limit+over == unallocated+out && next.Unallocated(i) >= 0, 1, "%s, period %s does not add up", ref.Budget, period)

@@ -34,6 +34,7 @@ type Focus struct {
 	Grace        allocation.Duration
 	Limit        int64         // of each budget, at most
 	Demand       bool          // all budgets that can be have policy demand
+	Kept         bool          // all budgets that can keep a part for a region that begins anew
 	Watched      bool          // some budgets are in shadow, or only count
 	Policed      bool          // some budgets have a floor, a ladder, or a greatest age of evidence
 	Keys         bool          // callers have keys
@@ -80,6 +81,9 @@ func (x *Focus) narrow(p *plan) {
 	p.raises = p.raises || x.Raise
 	if x.Demand {
 		p.drawDemand(rand.New(rand.NewPCG(uint64(*p.budgets[0].Limit), 1)), 1)
+	}
+	if x.Kept {
+		p.drawKept(rand.New(rand.NewPCG(uint64(*p.budgets[0].Limit), 4)), 1)
 	}
 	if x.Watched && !slices.Contains(p.tenants(), tenantWatched) {
 		p.addWatched(rand.New(rand.NewPCG(uint64(*p.budgets[0].Limit), 2)))

@@ -205,7 +205,7 @@ func (f *fleet) missingOfLedger(ref allocation.ShareRef, now allocation.Instant,
 	}
 	for i := running; i < l.Periods.Len(); i++ {
 		e, period := l.EntryAt(i), l.Periods.At(i)
-		wants := false
+		wants, kept := false, keptOf(l, e)
 		for _, a := range e.Allocations {
 			held := a.Granted - a.Returned
 			db := f.check.databaseOf(a.Region)
@@ -216,10 +216,15 @@ func (f *fleet) missingOfLedger(ref allocation.ShareRef, now allocation.Instant,
 				say("%s: %s is held by an incarnation that nobody knows", name, a.Region)
 				continue
 			}
-			wants = wants || held < a.Target
+			if held < a.Target {
+				wants = true
+				if hadAnother(e, a.Holder) {
+					kept = 0 // it is for this one
+				}
+			}
 			f.missingOfOwner(name, ref, l, period, a, say)
 		}
-		if free := l.Unallocated(i); free > 0 && wants && !l.Template {
+		if free := l.Unallocated(i) - kept; free > 0 && wants && !l.Template {
 			say("%s, period %s: %d are unallocated, and somebody lacks them", name, period.Start, free)
 		}
 	}

@@ -88,6 +88,9 @@ func newPlan(r, more *rand.Rand, start time.Time) *plan {
 		p.addPoliced(more)
 	}
 	p.raises = more.IntN(3) == 0
+	if kept := rand.New(rand.NewPCG(uint64(*p.budgets[0].Limit), uint64(p.think))); kept.IntN(4) == 0 {
+		p.drawKept(kept, 2)
+	}
 	return p
 }
 
