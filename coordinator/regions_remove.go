@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -211,14 +212,22 @@ func (s *Service) holdingOf(a *RemoveAnswer, r *region, budget string, called bo
 			a.Through = max(a.Through, line.heldThrough())
 			continue
 		}
-		ahead := int64(0)
+		now, ahead := upTo(line.Exposed, line.Unseen), "0"
 		if line.Ahead != nil {
-			ahead = line.Ahead.Exposed
+			ahead = upTo(line.Ahead.Exposed, line.Ahead.Unseen)
 		}
 		if s.canBeAsked(allocation.Holder{Region: line.Region, Incarnation: line.Incarnation}, at) {
-			a.block("it may still spend %d of %s now and %d in later periods: wait until it has returned them, or they are over", line.Exposed, budget, ahead)
+			a.block("it may still spend %s of %s now and %s in later periods: wait until it has returned them, or they are over", now, budget, ahead)
 		} else {
-			a.block("%d of %s are stranded there now and %d in later periods: `tranche stranded write-off --budget %s --region %s`, or wait until %s", line.Exposed, budget, ahead, budget, r.name, line.heldThrough())
+			a.block("%s of %s are stranded there now and %s in later periods: `tranche stranded write-off --budget %s --region %s`, or wait until %s", now, budget, ahead, budget, r.name, line.heldThrough())
 		}
 	}
+}
+
+// upTo is how many permits a region may hold; of a template also those of instances that nobody has heard of.
+func upTo(known, unseen int64) string {
+	if unseen == 0 {
+		return strconv.FormatInt(known, 10)
+	}
+	return fmt.Sprintf("%d and up to %d unseen", known, unseen)
 }

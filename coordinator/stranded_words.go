@@ -54,5 +54,8 @@ func StrandedNext(lines []StrandedLine) string {
 	case lost:
 		return "their incarnations are lost, and " + noCall
 	}
+	if !silent {
+		return "nothing of them waits for a call: what they held is spent, reserved or written off"
+	}
 	return "they are free again when the region calls; until then only that region can spend them"
 }

@@ -83,6 +83,7 @@ func TestWordsForSilentRegions(t *testing.T) {
 		"they are free again when the region calls":                              {silent, written},
 		"those of silent regions are free again when the region calls; of those": {silent, lost},
 		"their incarnations are lost, and no call frees them":                    {lost, written},
+		"nothing of them waits for a call":                                       {written, {Cause: coordinator.CauseLostHistory}},
 	} {
 		if got := coordinator.StrandedNext(lines); !strings.HasPrefix(got, want) {
 			t.Errorf("%q is told for %q", got, want)

@@ -75,9 +75,12 @@ func (a *App) showPreview(p applied) {
 	a.printf("at most %d can be spent in this period, whatever happens\n", v.Largest)
 	var rows [][]any
 	for _, r := range v.Regions {
-		rows = append(rows, []any{r.Region, yes(r.InContact, "yes") + yes(!r.InContact, "no"), r.Held, r.Spent, r.Reserved, r.MaySpend, r.Target})
+		if !r.InContact && r.Held == 0 && r.Target == 0 {
+			continue // a former incarnation, of which nothing is out
+		}
+		rows = append(rows, []any{r.Region, r.Incarnation, yes(r.InContact, "yes") + yes(!r.InContact, "no"), r.Held, r.Spent, r.Reserved, r.MaySpend, r.Target})
 	}
-	a.table([]string{"region", "in contact", "holds", "spent", "reserved", "may still spend", "then holds"}, rows)
+	a.table([]string{"region", "incarnation", "in contact", "holds", "spent", "reserved", "may still spend", "then holds"}, rows)
 	for _, n := range v.Notes {
 		a.printf("note: %s\n", n)
 	}

@@ -45,10 +45,10 @@ func (a *App) showWriteOff(w coordinator.WriteOffAnswer) {
 	}
 	ahead := ""
 	if w.Ahead != nil {
-		ahead = fmt.Sprintf(", and %d in the %s after it", w.Ahead.Stranded, counted(w.Ahead.Periods, "period"))
+		ahead = fmt.Sprintf(", and %v in the %s after it", known(w.Ahead.Stranded, w.Ahead.Unseen), counted(w.Ahead.Periods, "period"))
 	}
-	a.printf("%s: %d %s of %s in region %s, incarnation %s, in the period of %s%s\n",
-		said, w.Now.Stranded, w.Unit, w.Budget, w.Region, w.Incarnation, w.Period.Start, ahead)
+	a.printf("%s: %v %s of %s in region %s, incarnation %s, in the period of %s%s\n",
+		said, known(w.Now.Stranded, w.Now.Unseen), w.Unit, w.Budget, w.Region, w.Incarnation, w.Period.Start, ahead)
 	for _, n := range w.Notes {
 		a.printf("note: %s\n", n)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,12 +76,14 @@ func writeFile(name string, write func(io.Writer) error) (err error) {
 	return err
 }
 
-// strandedColumns are those of the CSV: a row is one line in its running period, the periods ahead of it, or one stranding
-// that was resolved.
+// strandedColumns are those of the CSV: a row is one line in its running period, the periods ahead of it, what one home
+// would have done with the same demand, or one stranding that was resolved. Each kind fills columns of its own, so that a
+// column adds up.
 var strandedColumns = []string{
 	"row", "region", "incarnation", "budget", "unit", "cause", "since", "period_start", "period_end", "periods", "generation", "stated_generation", "stated_at",
 	"granted", "returned", "spent", "reserved", "stranded", "exposed", "unseen", "at_first", "most", "grew", "permit_seconds", "periods_ended", "expired",
-	"refused_requests", "refused_units", "written_off_by", "written_off_reason", "compensated_units", "resolved_at_the_latest", "ended", "how", "late_spent",
+	"refused_requests", "refused_units", "written_off_by", "written_off_reason", "compensated_units", "resolved_by", "resolved_at_the_latest", "ended", "how", "late_spent",
+	"home", "home_admitted", "home_after_round_trip", "home_unreachable", "home_over_limit", "home_estimated",
 }
 
 func writeStrandedCSV(out io.Writer, r coordinator.StrandedReport) error {
@@ -90,6 +93,9 @@ func writeStrandedCSV(out io.Writer, r coordinator.StrandedReport) error {
 		rows = append(rows, csvRow(csvLine(l)))
 		if l.Ahead != nil {
 			rows = append(rows, csvRow(csvAhead(l)))
+		}
+		for _, cells := range csvTrade(l) {
+			rows = append(rows, csvRow(cells))
 		}
 	}
 	for _, e := range r.History {
@@ -143,12 +149,31 @@ func csvLine(l coordinator.StrandedLine) map[string]any {
 	if c := l.Compensated; c != nil {
 		cells["compensated_units"] = c.Units
 	}
+	var by []string
 	for _, remedy := range l.Resolve {
+		by = append(by, remedy.How)
 		if remedy.At != nil {
 			cells["resolved_at_the_latest"] = *remedy.At
 		}
 	}
+	cells["resolved_by"] = strings.Join(by, " or ")
 	return cells
+}
+
+// csvTrade has a row for each region that could have been the one home of the whole budget.
+func csvTrade(l coordinator.StrandedLine) (rows []map[string]any) {
+	if l.Trade == nil {
+		return nil
+	}
+	estimated := slices.ContainsFunc(l.Trade.Demand, func(d allocation.RegionDemand) bool { return d.Estimated })
+	for _, h := range l.Trade.Homes {
+		rows = append(rows, map[string]any{
+			"row": "one home", "region": l.Region, "incarnation": l.Incarnation, "budget": l.Budget, "unit": l.Unit, "cause": l.Cause,
+			"period_start": l.Trade.Period.Start, "period_end": l.Trade.Period.End, "home": h.Home, "home_admitted": h.Admitted,
+			"home_after_round_trip": h.Delayed, "home_unreachable": h.Unreachable, "home_over_limit": h.OverLimit, "home_estimated": yes(estimated, "yes"),
+		})
+	}
+	return rows
 }
 
 func csvAhead(l coordinator.StrandedLine) map[string]any {

@@ -26,6 +26,34 @@ func TestStrandedTellsUnseenInstances(t *testing.T) {
 	wants(t, text, "  3  ", "7 in 1 period ", "0 + up to 5000 unseen", "0 + up to 100 unseen in 2 periods", "3 + up to 5000 unseen requests are stranded")
 }
 
+// The same of a write-off: 0 would be written off, and a region that may hold thousands would be taken for empty.
+func TestWriteOffTellsUnseenInstances(t *testing.T) {
+	text := said(func(a *App) {
+		a.showWriteOff(coordinator.WriteOffAnswer{DryRun: true, WriteOff: coordinator.WriteOff{
+			Budget: "b/{c}", Unit: "requests", Region: "a",
+			Now: allocation.Remainder{Unseen: 5000}, Ahead: &coordinator.StrandedAhead{Periods: 2, Unseen: 100},
+		}})
+	})
+	wants(t, text, "0 + up to 5000 unseen requests of b/{c}", "and 0 + up to 100 unseen in the 2 periods after it")
+}
+
+// A region that began anew stands there twice: by its incarnations one sees which is which, and a former one of which nothing
+// is out is left out.
+func TestPreviewTellsIncarnationsApart(t *testing.T) {
+	region := func(incarnation string, contact bool, held int64) coordinator.PreviewRegion {
+		return coordinator.PreviewRegion{Holder: allocation.Holder{Region: "us-east", Incarnation: incarnation}, InContact: contact, Held: held}
+	}
+	text := said(func(a *App) {
+		a.showPreview(applied{Budget: "b", Action: actionChanged, Answer: &coordinator.BudgetAnswer{Preview: &coordinator.Preview{
+			Regions: []coordinator.PreviewRegion{region("new", true, 0), region("former", false, 7), region("empty", false, 0)},
+		}}})
+	})
+	wants(t, text, "new", "former")
+	if strings.Contains(text, "empty") {
+		t.Error(text)
+	}
+}
+
 // report is one of everything that a report can show; names are as bad as names get.
 func report() coordinator.StrandedReport {
 	since := time.Date(2026, 5, 4, 10, 0, 7, 0, time.UTC)
@@ -104,7 +132,7 @@ func TestStrandedCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(strings.NewReader(out.String())).ReadAll()
-	if err != nil || len(rows) != 5 {
+	if err != nil || len(rows) != 7 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
 	cell := func(row int, name string) string { return rows[row][slices.Index(rows[0], name)] }
@@ -120,14 +148,23 @@ func TestStrandedCSV(t *testing.T) {
 		{2, "row", "ahead"},
 		{2, "stranded", "120000"},
 		{2, "periods", "2"},
-		{3, "written_off_reason", "'=HYPERLINK(1)"},
-		{3, "stated_at", ""},
+		{3, "row", "one home"},
+		{3, "home", "eu-west"},
+		{3, "home_admitted", "63500"},
+		{3, "home_after_round_trip", "12500"},
+		{3, "home_unreachable", "9000"},
+		{3, "home_estimated", "yes"},
+		{3, "stranded", ""},
+		{4, "home", "us-east"},
+		{5, "written_off_reason", "'=HYPERLINK(1)"},
+		{5, "stated_at", ""},
+		{1, "resolved_by", "region returned or sealed or period ended"},
 		{1, "resolved_at_the_latest", "2027-01-01T00:00:00Z"},
-		{4, "row", "resolved"},
-		{4, "late_spent", "12"},
-		{4, "refused_requests", "5"},
-		{4, "ended", "2026-05-04T11:30:07Z"},
-		{4, "how", "region returned"},
+		{6, "row", "resolved"},
+		{6, "late_spent", "12"},
+		{6, "refused_requests", "5"},
+		{6, "ended", "2026-05-04T11:30:07Z"},
+		{6, "how", "region returned"},
 	} {
 		if got := cell(c.row, c.name); got != c.want {
 			t.Errorf("row %d, %s: %q, not %q", c.row, c.name, got, c.want)
