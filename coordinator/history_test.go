@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,21 +32,43 @@ func (w *world) backup() []coordinator.Item {
 // restore leaves the marks of the coordinators alone: they do not notice by themselves.
 func (w *world) restore(backup []coordinator.Item) {
 	w.t.Helper()
-	isMark := func(i coordinator.Item) bool { return strings.HasPrefix(i.Key, coordinator.Root+"marks/") }
-	for _, now := range w.backup() {
-		if !isMark(now) && !slices.ContainsFunc(backup, func(b coordinator.Item) bool { return b.Key == now.Key }) {
-			commitRaw(w.t, w.store, coordinator.Txn{Deletes: []string{now.Key}})
-		}
-	}
-	for _, b := range backup {
-		if !isMark(b) {
-			commitRaw(w.t, w.store, coordinator.Txn{Puts: []coordinator.Item{{Key: b.Key, Value: b.Value}}})
-		}
-	}
+	w.putBack(backup, func(i coordinator.Item) bool { return !strings.HasPrefix(i.Key, coordinator.Root+"marks/") })
 	for _, r := range w.replicas {
 		if err := r.Refresh(w.t.Context()); err != nil {
 			w.t.Fatal(err)
 		}
+	}
+}
+
+// putBack writes a backup's items of a kind, and removes those that it does not have. What differs goes back at once, as in a real
+// restore: a replica that saw a half of it would write by that. All the rest is written again after it.
+func (w *world) putBack(backup []coordinator.Item, these func(coordinator.Item) bool) {
+	w.t.Helper()
+	same := map[string]bool{}
+	var deletes []string
+	for _, now := range w.backup() {
+		i := slices.IndexFunc(backup, func(b coordinator.Item) bool { return b.Key == now.Key })
+		if i < 0 && these(now) {
+			deletes = append(deletes, now.Key)
+		}
+		same[now.Key] = i >= 0 && bytes.Equal(backup[i].Value, now.Value)
+	}
+	var differs, again []coordinator.Item
+	for _, b := range backup {
+		if item := (coordinator.Item{Key: b.Key, Value: b.Value}); these(b) && same[b.Key] {
+			again = append(again, item)
+		} else if these(b) {
+			differs = append(differs, item)
+		}
+	}
+	first := min(len(differs), coordinator.MaxTxnDocuments) // of very many, the store takes no more at once
+	rest := min(len(deletes), coordinator.MaxTxnDocuments-first)
+	commitRaw(w.t, w.store, coordinator.Txn{Puts: differs[:first], Deletes: deletes[:rest]})
+	for some := range slices.Chunk(deletes[rest:], coordinator.MaxTxnDocuments) {
+		commitRaw(w.t, w.store, coordinator.Txn{Deletes: some})
+	}
+	for some := range slices.Chunk(slices.Concat(differs[first:], again), coordinator.MaxTxnDocuments) {
+		commitRaw(w.t, w.store, coordinator.Txn{Puts: some})
 	}
 }
 

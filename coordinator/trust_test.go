@@ -25,14 +25,7 @@ func (w *world) vanish(r *replica, wiped bool) {
 // restoreAll puts everything back, also the marks of the coordinators.
 func (w *world) restoreAll(backup []coordinator.Item) {
 	w.t.Helper()
-	for _, now := range w.backup() {
-		if !slices.ContainsFunc(backup, func(b coordinator.Item) bool { return b.Key == now.Key }) {
-			commitRaw(w.t, w.store, coordinator.Txn{Deletes: []string{now.Key}})
-		}
-	}
-	for _, b := range backup {
-		commitRaw(w.t, w.store, coordinator.Txn{Puts: []coordinator.Item{{Key: b.Key, Value: b.Value}}})
-	}
+	w.putBack(backup, func(coordinator.Item) bool { return true })
 }
 
 func (w *world) freezes(r *replica) int { w.t.Helper(); return len(w.acts(r, "history.freeze")) }
