@@ -188,10 +188,10 @@ func request(op allocation.Op, id string, labels allocation.Labels, costs map[st
 func decide(n *regional.Node, r allocation.Request) (d allocation.Decision) {
 	for range 10 {
 		d = n.Decide(context.Background(), []allocation.Request{r}, time.Now().Add(5*time.Second))[0]
-		if d.Reason != allocation.DatabaseUnavailable && d.Reason != allocation.Overloaded {
+		if d.Reason != allocation.DatabaseUnavailable && d.Reason != allocation.Overloaded && d.Reason != allocation.OutcomeUnknown {
 			return d
 		}
-		<-time.After(50 * time.Millisecond) // nothing was charged, and a slow machine may just not have got as far
+		<-time.After(50 * time.Millisecond) // a slow machine may just not have got as far; by the same id it is charged once
 	}
 	return d
 }
