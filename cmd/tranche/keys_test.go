@@ -27,10 +27,13 @@ type vault struct {
 	ops     string   // an operator's token of the nodes
 }
 
+// vaultUnheard is how long a region may be silent there: longer than a slow machine keeps one so, since most tests need both in contact.
+const vaultUnheard = 6 * time.Second
+
 func openVault(t *testing.T) *vault {
 	t.Helper()
 	s, err := stage.Start(t.Context(), stage.Options{
-		Regions: []string{"us-east", "eu-west"}, NodesEach: 1, Coordinators: 1, EtcdMembers: 1, Unreachable: 2 * time.Second,
+		Regions: []string{"us-east", "eu-west"}, NodesEach: 1, Coordinators: 1, EtcdMembers: 1, Unreachable: vaultUnheard,
 	})
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {

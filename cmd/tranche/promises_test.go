@@ -133,8 +133,10 @@ func (p promised) lastPermits() {
 	wait.Wait()
 	refused := 0
 	for answer, n := range answers {
-		if strings.HasSuffix(answer, string(allocation.RegionShareSpent)) || strings.HasSuffix(answer, string(allocation.CeilingReached)) {
-			refused += n
+		for _, r := range []allocation.Reason{allocation.RegionShareSpent, allocation.CeilingReached, allocation.CapacityStranded} { // the last of a region that is silent for a moment
+			if strings.HasSuffix(answer, " "+string(r)) {
+				refused += n
+			}
 		}
 	}
 	if answers["us-east allow"] != 36 || answers["eu-west allow"] != 24 || refused != 440 {
