@@ -37,8 +37,10 @@ type Key struct {
 	Made         Instant  `json:"made"`
 	By           string   `json:"by"`
 	Revoked      *Lifted  `json:"revoked,omitempty"`
-	Salt         string   `json:"salt"` // hex
-	Hash         string   `json:"hash"` // hex: see Presented
+	Replaced     bool     `json:"replaced,omitempty"` // a rotation made the next one of its name, and set its end
+	Lasts        Duration `json:"lasts,omitempty"`    // of one that is replaced: that it was issued for; 0: it would not have expired
+	Salt         string   `json:"salt"`               // hex
+	Hash         string   `json:"hash"`               // hex: see Presented
 }
 
 // Key reads a document of KindKey.
@@ -146,6 +148,17 @@ func (k *Key) over(now Instant) string {
 		return "the key has expired"
 	}
 	return ""
+}
+
+// Life is how long the key was issued for, whatever end a rotation set; 0: it would not have expired.
+func (k *Key) Life() Duration {
+	switch {
+	case k.Replaced:
+		return k.Lasts
+	case k.Until == 0:
+		return 0
+	}
+	return Duration(k.Until - k.Made)
 }
 
 // State is what the key is now, in a word.

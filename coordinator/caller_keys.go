@@ -101,17 +101,26 @@ func (s *Service) issueKey(ctx context.Context, who actor, q KeyRequest) (KeyAns
 	return answer, err
 }
 
-// validKeys are the keys of a name that are valid now, the newest first.
+// validKeys are the keys of a name that are valid now, the newest first: a rotation gives the key that it makes and those that it
+// ends one number, so what it ended comes behind.
 func (s *state) validKeys(name string, now allocation.Instant) (list []allocation.Document) {
+	newest := map[string]bool{}
 	for ref, d := range s.documents {
 		if ref.Kind != allocation.KindKey {
 			continue
 		}
 		if k, err := d.value.Key(); err == nil && k.Name == name && k.State(now) == "valid" {
+			newest[ref.Name] = !k.Replaced
 			list = append(list, d.value.Document)
 		}
 	}
 	slices.SortFunc(list, func(a, b allocation.Document) int {
+		if newest[a.Name] != newest[b.Name] {
+			if newest[a.Name] {
+				return -1
+			}
+			return 1
+		}
 		return cmp.Or(cmp.Compare(b.Number, a.Number), cmp.Compare(a.Name, b.Name))
 	})
 	return list
@@ -135,11 +144,12 @@ func (s *Service) rotateKey(ctx context.Context, who actor, name string, overlap
 			return Change{}, err
 		}
 		k := old
-		k.Made, k.By, k.Until, k.Revoked = now, who.name, 0, nil
+		k.Made, k.By, k.Until, k.Revoked, k.Replaced, k.Lasts = now, who.name, 0, nil, false, 0
+		if lasts == 0 {
+			lasts = old.Life() // as long as the one before it
+		}
 		if lasts > 0 {
 			k.Until = now + allocation.Instant(lasts)
-		} else if old.Until != 0 {
-			k.Until = now + old.Until - old.Made // as long as the one before it
 		}
 		text, sealed, err := s.newKey(k)
 		if err != nil {
@@ -164,6 +174,7 @@ func (s *Service) endAfter(change Change, who actor, keys []allocation.Document,
 			continue
 		}
 		more, _, err := s.changeDocument(who, "key.end", d.Ref(), func(*ConfigDocument) (any, bool, error) {
+			old.Replaced, old.Lasts = true, old.Life()
 			old.Until = at
 			return old, false, nil
 		})

@@ -243,6 +243,37 @@ func TestARestoreRevivesNoKeyAndLiftsNoBlock(t *testing.T) {
 	}
 }
 
+// Whoever rotates again while two keys are valid, or after the newer one leaked, is to get a key that lasts as long as the first
+// one: not as long as the overlap that the rotation before gave to it.
+func TestARotationInARotation(t *testing.T) {
+	w, _, _ := two(t, 1)
+	r := w.replicas[0]
+	for name, lasts := range map[string]allocation.Instant{"forever": 0, "short": 90 * 86400} {
+		body := `{"name":"` + name + `","tenant":"acme","capabilities":["*"]}`
+		if lasts != 0 {
+			body = `{"name":"` + name + `","tenant":"acme","capabilities":["*"],"for":"90d"}`
+		}
+		typed[coordinator.KeyAnswer](w, r, 201, "POST", "/v1/keys", body)
+		var last coordinator.KeyAnswer
+		for range 8 { // each has a fingerprint by chance: none of them is to count
+			last = typed[coordinator.KeyAnswer](w, r, 201, "POST", "/v1/keys/"+name+"/rotate", `{"overlap":"1h"}`)
+			if until := last.Until; (until == nil) != (lasts == 0) || until != nil && *until != last.Made+lasts {
+				t.Fatalf("%s: %+v", name, last)
+			}
+		}
+		for _, k := range get[coordinator.KeysList](w, r, "/v1/keys/"+name).Keys {
+			if ends := k.Until != nil && *k.Until == k.Made+3600; ends == (k.Fingerprint == last.Fingerprint) {
+				t.Errorf("%s: %+v", name, k)
+			}
+		}
+		w.must(r, 200, "POST", "/v1/keys/"+last.Fingerprint+"/revoke", `{"reason":"leaked"}`)
+		next := typed[coordinator.KeyAnswer](w, r, 201, "POST", "/v1/keys/"+name+"/rotate", `{"overlap":"0s"}`)
+		if until := next.Until; (until == nil) != (lasts == 0) || until != nil && *until != next.Made+lasts {
+			t.Errorf("%s, after a revocation: %+v", name, next)
+		}
+	}
+}
+
 // In a rotation both tokens are taken, and the old one not for ever.
 func TestTokensRotate(t *testing.T) {
 	w, east, _ := two(t, 1)
