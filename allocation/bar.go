@@ -76,6 +76,10 @@ func (p *policy) index() {
 	}
 }
 
+func (b namedBlock) words() string {
+	return fmt.Sprintf("block %s (%s) is in force until %s", b.name, b.Says(), b.Until)
+}
+
 // blocked finds the block that a request falls under: of several, the first by name.
 func (p *policy) blocked(region string, labels Labels, fingerprint string, now Instant) (hit namedBlock, found bool) {
 	look := func(list []namedBlock) {
@@ -118,7 +122,7 @@ func (c *Catalogue) Bars(r Request, now Instant) (Reason, string) {
 	}
 	ends := r.Op == Settle || r.Op == Release
 	if b, hit := c.blockOn(r, now); hit {
-		return Blocked, fmt.Sprintf("block %s (%s) is in force until %s", b.name, b.Says(), b.Until)
+		return Blocked, b.words()
 	}
 	if r.Presented == (Presented{}) {
 		return "", ""
@@ -147,6 +151,17 @@ func (c *Catalogue) blockOn(r Request, now Instant) (namedBlock, bool) {
 		labels = Labels{tenantLabel: r.Key.Tenant}
 	}
 	return c.policy.blocked(c.Region, labels, r.fingerprint(), now)
+}
+
+// blockOnMore finds the block that an admission falls under by what is known of it, so that nothing more is reserved for it: its
+// tenant, its capability and its key. Whoever extends it names neither capability nor key again. Other labels are not kept.
+func (c *Catalogue) blockOnMore(r Request, a *Admission, now Instant) (namedBlock, bool) {
+	labels := Labels{tenantLabel: a.Tenant, LabelCapability: a.First.Capability}
+	b, hit := c.policy.blocked(c.Region, labels, a.First.Fingerprint, now)
+	if !hit && r.fingerprint() != a.First.Fingerprint {
+		b, hit = c.policy.blocked(c.Region, labels, r.fingerprint(), now)
+	}
+	return b, hit
 }
 
 // exceeded says what of an admission the key may not ask for.

@@ -195,6 +195,47 @@ func TestARevocationWinsOverAReplay(t *testing.T) {
 	}
 }
 
+// A block of a capability, or of an external key, stops what is reserved from growing as well, though whoever extends it names
+// neither; what it holds is settled. If this fails, a runaway export that was blocked goes on for as long as it is extended.
+func TestABlockEndsExtensions(t *testing.T) {
+	external := Fingerprint("sk-external")
+	for name, c := range map[string]struct {
+		block Block
+		want  Reason
+	}{
+		"its capability":            {Block{Match: Labels{"capability": "export"}}, Blocked},
+		"tenant and its capability": {Block{Match: Labels{"tenant": "acme", "capability": "export"}}, Blocked},
+		"its key":                   {Block{Fingerprint: external}, Blocked},
+		"its key and capability":    {Block{Fingerprint: external, Match: Labels{"capability": "export"}}, Blocked},
+		"another capability":        {Block{Match: Labels{"tenant": "acme", "capability": "search"}}, Allow},
+		"another tenant's":          {Block{Match: Labels{"tenant": "globex", "capability": "export"}}, Allow},
+		"another key":               {Block{Fingerprint: Fingerprint("sk-other")}, Allow},
+		"another region":            {Block{Match: Labels{"capability": "export"}, Regions: []string{"there"}}, Allow},
+	} {
+		l := newOwner(granted{testBudget("a", "requests", 100), 50})
+		r := request(Reserve, "x", requests(5))
+		r.Labels["capability"], r.Fingerprint = "export", external
+		l.put(r)
+		c.block.Until = firstMinute + 3600
+		l.Catalogue = l.Catalogue.WithDocuments([]Document{blockOf("b-1", c.block)})
+		d, account := l.ask(Extend, "x", requests(9)), map[Reason]string{Blocked: "0/5/0", Allow: "0/9/0"}[c.want]
+		if d.Reason != c.want || d.State != StateReserved || l.account("a") != account {
+			t.Errorf("%s: %s, state %s, %s", name, d.Reason, d.State, l.account("a"))
+		}
+		if d := l.ask(Settle, "x", requests(3)); !d.Admitted() || l.account("a") != "3/0/0" {
+			t.Errorf("%s: a settle is %s, %s", name, d.Reason, l.account("a"))
+		}
+	}
+	// Who extends with a key that is blocked, an admission of another key of the name.
+	l := newOwner(granted{testBudget("a", "requests", 100), 50})
+	l.ask(Reserve, "x", requests(5))
+	l.Catalogue = l.Catalogue.WithDocuments([]Document{blockOf("b-1", Block{Fingerprint: external, Until: firstMinute + 3600})})
+	r := request(Extend, "x", requests(9))
+	if r.Fingerprint = external; l.put(r).Reason != Blocked {
+		t.Error("a blocked key extends")
+	}
+}
+
 // Whatever prints a key as it was shown prints nothing that opens anything.
 func TestAPresentedKeyPrintsAsItsFingerprint(t *testing.T) {
 	text := KeyText("acme", testSecret)

@@ -25,3 +25,9 @@ func (l *Locked) stale(line Line, u *Usage) *Stale {
 		Covered: l.Catalogue.CoveredUntil(line.UsageKey.Budget, l.now()),
 	}
 }
+
+// refusesOld says whether a budget takes nothing new on the evidence that there is, for being too old.
+func (l *Locked) refusesOld(name string) bool {
+	b, known := l.Catalogue.budgets.get(name)
+	return known && b.Budget.OnStaleEvidence != OnStaleAdmit && l.old(&b.Budget)
+}

@@ -48,3 +48,32 @@ func TestStaleEvidence(t *testing.T) {
 		}
 	}
 }
+
+// More units for a reservation are as good as an admission: a strict budget gives none on old evidence. More time it may have, and
+// what it holds is settled.
+func TestNothingMoreOnStaleEvidence(t *testing.T) {
+	for then, want := range map[string]Reason{"": EvidenceStale, OnStaleRefuse: EvidenceStale, OnStaleAdmit: Allow} {
+		b := testBudget("a", "requests", 100)
+		b.MaxEvidenceAge, b.OnStaleEvidence = Minute, then
+		l := newOwner(granted{b, 50})
+		l.ObservedAt = l.Now
+		l.ask(Reserve, "x", requests(10))
+		l.Now += 10e6
+		if l.ObservedAt = l.Now - 60_000_000; l.ask(Extend, "x", requests(12)).Reason != Allow {
+			t.Error("it is not older than a minute yet")
+		}
+		l.ObservedAt--
+		d := l.ask(Extend, "x", requests(20))
+		if d.Reason != want || want != Allow && (d.Blames != "a" || d.State != StateReserved || l.account("a") != "0/12/0") {
+			t.Errorf("%q: more units: %s of %q, state %s; %s", then, d.Reason, d.Blames, d.State, l.account("a"))
+		}
+		longer := request(Extend, "x", nil)
+		longer.Lifetime = 30 * Second
+		if d := l.put(longer); d.Reason != Allow {
+			t.Errorf("%q: more time: %s", then, d.Reason)
+		}
+		if d := l.ask(Settle, "x", requests(3)); d.Reason != Allow || l.account("a") != "3/0/0" {
+			t.Errorf("%q: settled: %s, %s", then, d.Reason, l.account("a"))
+		}
+	}
+}

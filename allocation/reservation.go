@@ -187,6 +187,11 @@ func (l *Locked) extend(r Request, a *Admission) Outcome {
 	case !l.lines(a):
 		return Outcome{Again: true}
 	}
+	if b, hit := l.Catalogue.blockOnMore(r, a, l.now()); hit {
+		d := l.refusal(r, Blocked, b.words())
+		d.State, d.Expires = a.State, a.ExpiresAt
+		return Outcome{Decision: d}
+	}
 	if d, ok := l.affords(r, a); !ok {
 		return Outcome{Decision: d}
 	}
@@ -222,11 +227,18 @@ func (l *Locked) affords(r Request, a *Admission) (Decision, bool) {
 		u, limit := l.Usage[line.UsageKey], l.Catalogue.limit(line.UsageKey)
 		more := r.Costs[line.Unit] - line.Held
 		reason := l.shut(*line)
-		if more <= 0 || line.Enforcement != "" || reason == "" && more <= u.SpendableBy(a.First.Priority, limit) {
+		if more <= 0 || line.Enforcement != "" {
+			continue
+		}
+		stale := l.refusesOld(line.UsageKey.Budget)
+		if reason == "" && !stale && more <= u.SpendableBy(a.First.Priority, limit) {
 			continue
 		}
 		asked := Line{UsageKey: line.UsageKey, Cost: more}
-		if reason == "" {
+		switch {
+		case reason == "" && stale:
+			reason = EvidenceStale
+		case reason == "":
 			reason = l.lacks(u, asked, limit)
 		}
 		d := l.refusal(r, reason, fmt.Sprintf("%s cannot take %d %s more; the reservation stands as it was", asked.Key(), more, line.Unit))

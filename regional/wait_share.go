@@ -40,7 +40,7 @@ func (n *Node) waitsFor(r allocation.Request, d *allocation.Decision) time.Durat
 		}
 		known, ok := catalogue.Budget(b.Budget)
 		e, told := elsewhere[b.Budget]
-		if !ok || !moreMayCome(b.Reason) || told && e.Period == b.Period && e.Unallocated <= 0 && e.Spendable <= 0 {
+		if !ok || !moreMayCome(b.Reason) || told && e.Period == b.Period && e.Unallocated <= e.Kept && e.Spendable <= 0 {
 			return 0
 		}
 		most := known.Budget.WaitForShare.Std()
