@@ -255,7 +255,7 @@ func (e *Exposure) bound(b ExposedBudget) {
 func (e *Exposure) notes(q ExposureQuery) []string {
 	notes := []string{
 		"spent is what all who share a budget spent, as their regions stated it; what a caller or a tenant itself was charged, its regions' nodes know: GET /v1/charged",
-		"what is reserved already may still be settled after a revocation; it is in after_cut",
+		"what is reserved already may still be settled after a revocation, and cost more than it reserved: where anything is reserved, after_cut is all that the region holds of the period",
 		"periods after those of the opened terms are not counted: while nothing is revoked, each of them has the budget's limit again",
 	}
 	if q.Key == "" && q.Tenant == "" {

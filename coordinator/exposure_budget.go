@@ -84,9 +84,9 @@ func (s *Service) exposedRegion(line StrandedLine, one bool, enforces map[string
 		Now: atMost(held), Ahead: atMost(ahead), AfterCut: atMost(held), AfterAhead: atMost(ahead),
 	}
 	if current, ok := s.state.currentOf(line.Region); ok && current.Incarnation == line.Incarnation && enforces[line.Region] {
-		r.AfterCut, r.AfterAhead = atMost(reserved), Figure{0, FigureExact}
-		if reserved == 0 {
-			r.AfterCut.Kind = FigureExact
+		r.AfterAhead = Figure{0, FigureExact}
+		if reserved == 0 { // else all of it: a settlement may cost more than its reservation, and is charged as far as it fits
+			r.AfterCut = Figure{0, FigureExact}
 		}
 	}
 	return r

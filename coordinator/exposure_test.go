@@ -87,6 +87,44 @@ func TestExposureOfAKey(t *testing.T) {
 	}
 }
 
+// reserve holds some of the running period's permits.
+func (f *fakeRegion) reserve(budget string, n int64) {
+	f.w.t.Helper()
+	f.spend(budget, 0) // makes the row
+	for ref, rows := range f.used {
+		for key, u := range rows {
+			if ref.Budget == budget && key.Period <= allocation.At(f.w.clock.now()) && allocation.At(f.w.clock.now()) < u.Until {
+				u.Reserved = n
+				rows[key], f.changed[ref] = u, 0
+			}
+		}
+	}
+}
+
+// What is reserved is settled after a revocation too, at its true cost, as far as that fits: so it bounds nothing. If this fails the
+// report says that 2 can still be spent, and the next settlement spends 20.
+func TestExposureOfAReservation(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	w.must(r, 201, "POST", "/v1/budgets", exposedExports)
+	k := typed[coordinator.KeyAnswer](w, r, 201, "POST", "/v1/keys", `{"name":"acme","tenant":"acme","capabilities":["export"]}`)
+	east.untilQuiet(r)
+	west.untilQuiet(r)
+	east.spend("acme/exports", 10)
+	east.reserve("acme/exports", 2)
+	w.must(r, 200, "POST", "/v1/keys/acme/revoke", `{"reason":"leaked"}`)
+	east.untilQuiet(r)
+	west.untilQuiet(r)
+	e := get[coordinator.Exposure](w, r, "/v1/exposure?key="+k.Fingerprint)
+	b := exposedBudget(t, e, "acme/exports")
+	if near := regionOf(t, b, "us-east"); near.Reserved != 2 || near.Now.Units != 20 || near.AfterCut != near.Now || near.AfterAhead != (coordinator.Figure{Kind: coordinator.FigureExact}) {
+		t.Errorf("%+v", near)
+	}
+	if far := regionOf(t, b, "eu-west"); far.AfterCut != (coordinator.Figure{Kind: coordinator.FigureExact}) || b.AfterCut != (coordinator.Figure{Units: 20, Kind: coordinator.FigureAtMost}) {
+		t.Errorf("%+v, in all %+v", far, b.AfterCut)
+	}
+}
+
 func enforcedIn(e coordinator.Exposure, region string) bool {
 	for _, r := range e.Regions {
 		if r.Region == region {
