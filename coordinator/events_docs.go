@@ -27,7 +27,8 @@ type ToldLevel struct {
 	Percent int64              `json:"percent"`
 	Period  allocation.Instant `json:"period"`
 	At      time.Time          `json:"at"`
-	End     allocation.Instant `json:"end"` // of the period
+	End     allocation.Instant `json:"end"`             // of the period
+	Limit   int64              `json:"limit,omitempty"` // that it was a part of; 0: told by a version that did not note it
 }
 
 // ToldRegion is what was told of a region and holds.

@@ -203,28 +203,34 @@ func (u BudgetUse) figures(percent int64) map[string]int64 {
 	return m
 }
 
+// toldAgainBelow is how many percent of the limit less must be used in between for a level to be told again in one period:
+// reservations come and go, and a level that they hover about is one crossing.
+const toldAgainBelow = 10
+
 // cross notes whether a part of the period is used up, and says whether it is to be told. In one period it is told again
-// only if less was used up in between, which a raised limit brings about; of short periods once in an hour.
+// only if less was used up in between: because the limit was raised, or far less, since much was released; of short periods
+// once in an hour.
 func (d *ToldBudget) cross(percent int64, use BudgetUse, period allocation.Period, now time.Time) bool {
 	i := slices.IndexFunc(d.Crossed, func(c ToldLevel) bool { return c.Percent == percent })
-	reached := use.Spent+use.Reserved >= partOf(use.Limit, percent)
+	used, level := use.Spent+use.Reserved, partOf(use.Limit, percent)
+	reached, far := used >= level, used < level-partOf(use.Limit, toldAgainBelow)
 	switch {
 	case i < 0 && !reached:
 		return false
 	case i < 0:
-		d.Crossed = append(d.Crossed, ToldLevel{Percent: percent, Period: period.Start, End: period.End, At: now.UTC()})
+		d.Crossed = append(d.Crossed, ToldLevel{Percent: percent, Period: period.Start, End: period.End, At: now.UTC(), Limit: use.Limit})
 		return true
 	}
-	level := &d.Crossed[i]
-	switch same := level.Period == period.Start; {
-	case same && reached, !same && !reached, !same && level.short() && now.Sub(level.At).Abs() < shortWindow:
+	told := &d.Crossed[i]
+	switch same := told.Period == period.Start; {
+	case same && reached, !same && !reached, !same && told.short() && now.Sub(told.At).Abs() < shortWindow:
 		return false
-	case same && level.short():
+	case same && (told.short() || use.Limit <= told.Limit && !far):
 		return false
 	case same:
 		d.Crossed = slices.Delete(d.Crossed, i, i+1)
 		return false
 	}
-	*level = ToldLevel{Percent: percent, Period: period.Start, End: period.End, At: now.UTC()}
+	*told = ToldLevel{Percent: percent, Period: period.Start, End: period.End, At: now.UTC(), Limit: use.Limit}
 	return true
 }

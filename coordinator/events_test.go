@@ -113,6 +113,32 @@ func TestThresholdsAreToldOnce(t *testing.T) {
 	}
 }
 
+// Reservations that come and go about a threshold are one crossing: else each of them pages somebody. Once much was released, the
+// next crossing is news.
+func TestReservationsAboutAThreshold(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	w.must(r, 201, "POST", "/v1/budgets", yearly)
+	east.untilQuiet(r)
+	west.untilQuiet(r)
+	feed := &reader{w: w}
+	east.spend("acme/year", 39)
+	for i, c := range []struct {
+		reserved int64
+		want     string
+	}{
+		{10, ""}, {11, "threshold crossed 50"}, {10, ""}, {11, ""}, {1, ""}, {12, ""}, {0, ""}, {12, "threshold crossed 50"},
+	} {
+		east.reserve("acme/year", c.reserved)
+		east.untilQuiet(r)
+		w.persist(r)
+		w.notice()
+		if got := kinds(feed.next(r)); got != c.want {
+			t.Fatalf("%d, %d reserved: told %q, not %q", i, c.reserved, got, c.want)
+		}
+	}
+}
+
 // A raise takes a budget below a threshold: when it is crossed again, that is news. A lowered limit is told as
 // overcommitted until what is out has come back.
 func TestChangedLimitsAreTold(t *testing.T) {
