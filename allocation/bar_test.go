@@ -222,6 +222,10 @@ func TestABlockEndsExtensions(t *testing.T) {
 		if d.Reason != c.want || d.State != StateReserved || l.account("a") != account {
 			t.Errorf("%s: %s, state %s, %s", name, d.Reason, d.State, l.account("a"))
 		}
+		if c.want == Blocked {
+			record, d := kept(t, l, request(Extend, "x", requests(9)))
+			sameAgain(t, name, record, d)
+		}
 		if d := l.ask(Settle, "x", requests(3)); !d.Admitted() || l.account("a") != "3/0/0" {
 			t.Errorf("%s: a settle is %s, %s", name, d.Reason, l.account("a"))
 		}

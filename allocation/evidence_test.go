@@ -67,6 +67,10 @@ func TestNothingMoreOnStaleEvidence(t *testing.T) {
 		if d.Reason != want || want != Allow && (d.Blames != "a" || d.State != StateReserved || l.account("a") != "0/12/0") {
 			t.Errorf("%q: more units: %s of %q, state %s; %s", then, d.Reason, d.Blames, d.State, l.account("a"))
 		}
+		if want != Allow {
+			record, d := kept(t, l, request(Extend, "x", requests(20)))
+			sameAgain(t, "more units", record, d)
+		}
 		longer := request(Extend, "x", nil)
 		longer.Lifetime = 30 * Second
 		if d := l.put(longer); d.Reason != Allow {

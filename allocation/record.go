@@ -179,7 +179,11 @@ func (c *Catalogue) recordPolicy(p Plan, now Instant, s *RecordedState) {
 			}
 		}
 	}
-	if b, hit := c.blockOn(r, now); hit {
+	b, hit := c.blockOn(r, now)
+	if !hit && r.Op == Extend && s.Admission != nil {
+		b, hit = c.blockOnMore(r, s.Admission, now)
+	}
+	if hit {
 		s.Documents = append(s.Documents, recordedDocument(KindBlock, b.name, b.Block))
 	}
 }
