@@ -245,11 +245,7 @@ func notTried(err error) bool {
 // compare asks, and holds the answer against the model's. A region whose share is spent says ceiling_reached or
 // region_share_spent by what it has heard of elsewhere; both are the same refusal.
 func (w *world) compare(d drawn, want allocation.Decision) string {
-	r, err := w.call(d.wire)
-	for tries := 1; tries < 20 && notTried(err); tries++ { // what was charged all the same shows in the account
-		<-time.After(50 * time.Millisecond)
-		r, err = w.call(d.wire)
-	}
+	r, err := w.tried(d.wire)
 	if err != nil {
 		return err.Error()
 	}

@@ -249,7 +249,7 @@ func TestLastPermits(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 150 {
 		all.Go(func() {
-			r, err := w.call(ask("edge", one("tenant=acme", "admission_id=id-"+strconv.Itoa(i))))
+			r, err := w.tried(ask("edge", one("tenant=acme", "admission_id=id-"+strconv.Itoa(i))))
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -284,7 +284,7 @@ func TestRefundsAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			r, err := w.call(ask("llm", one("tenant=acme", "admission_id=a", "hits="+strconv.Itoa(100+i%4), "negative")))
+			r, err := w.tried(ask("llm", one("tenant=acme", "admission_id=a", "hits="+strconv.Itoa(100+i%4), "negative")))
 			if err == nil && r.GetOverallCode() == ok {
 				given.Add(1)
 			}

@@ -294,10 +294,21 @@ const (
 	over = servicev3.RateLimitResponse_OVER_LIMIT
 )
 
-// want asks, and fails unless the overall code and those of the descriptors are these.
+// tried asks until it was tried.
+func (w *world) tried(req *servicev3.RateLimitRequest) (*servicev3.RateLimitResponse, error) {
+	r, err := w.call(req)
+	for tries := 1; tries < 20 && notTried(err); tries++ { // what was charged all the same shows in the account
+		<-time.After(50 * time.Millisecond)
+		r, err = w.call(req)
+	}
+	return r, err
+}
+
+// want asks, and fails unless the overall code and those of the descriptors are these. What a slow machine did not come to is asked
+// again: nothing was charged.
 func (w *world) want(overall servicev3.RateLimitResponse_Code, statuses []servicev3.RateLimitResponse_Code, req *servicev3.RateLimitRequest) *servicev3.RateLimitResponse {
 	w.t.Helper()
-	r, err := w.call(req)
+	r, err := w.tried(req)
 	if err != nil {
 		w.t.Fatalf("%v: %v", req, err)
 	}
