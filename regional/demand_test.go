@@ -60,7 +60,7 @@ func TestWaitForShare(t *testing.T) {
 	ready(t, n, 1)
 	for i := range 25 { // the base is 10
 		r := request(allocation.Spend, "id-"+string(rune('a'+i)), acme, nil)
-		d := n.Decide(t.Context(), []allocation.Request{r}, time.Now().Add(time.Minute))[0]
+		d := decideWithin(n, r, time.Minute)
 		if !d.Admitted() {
 			t.Fatalf("spend %d: %s: %s", i, d.Reason, d.Detail)
 		}
@@ -97,18 +97,18 @@ func waitEnds(t *testing.T, wait string, deadline, least time.Duration) {
 	h.declare(t, waitingBudget(wait), forEver())
 	n := nodeOf(t, h, "eu", "n1", clustertest.Database(t))
 	ready(t, n, 1)
-	first := n.Decide(t.Context(), []allocation.Request{request(allocation.Spend, "all", acme, map[string]int64{"requests": 10})}, time.Now().Add(time.Minute))
-	if !first[0].Admitted() {
-		t.Fatalf("%+v", first[0])
+	first := decideWithin(n, request(allocation.Spend, "all", acme, map[string]int64{"requests": 10}), time.Minute)
+	if !first.Admitted() {
+		t.Fatalf("%+v", first)
 	}
 	began := time.Now()
-	d := n.Decide(t.Context(), []allocation.Request{request(allocation.Spend, "more", acme, nil)}, began.Add(deadline))[0]
+	d := decideWithin(n, request(allocation.Spend, "more", acme, nil), deadline)
 	if took := time.Since(began); d.Reason != allocation.RegionShareSpent || took < least || took > farBelow {
 		t.Errorf("%s after %s", d.Reason, took)
 	}
 	// A check asks what would be: it never waits.
 	began = time.Now()
-	d = n.Decide(t.Context(), []allocation.Request{request(allocation.Check, "look", acme, nil)}, began.Add(5*time.Minute))[0]
+	d = decideWithin(n, request(allocation.Check, "look", acme, nil), 5*time.Minute)
 	if took := time.Since(began); d.Reason != allocation.RegionShareSpent || took > farBelow {
 		t.Errorf("a check: %s after %s", d.Reason, took)
 	}

@@ -185,9 +185,13 @@ func request(op allocation.Op, id string, labels allocation.Labels, costs map[st
 	}
 }
 
-func decide(n *regional.Node, r allocation.Request) (d allocation.Decision) {
+func decide(n *regional.Node, r allocation.Request) allocation.Decision {
+	return decideWithin(n, r, 5*time.Second)
+}
+
+func decideWithin(n *regional.Node, r allocation.Request, within time.Duration) (d allocation.Decision) {
 	for range 10 {
-		d = n.Decide(context.Background(), []allocation.Request{r}, time.Now().Add(5*time.Second))[0]
+		d = n.Decide(context.Background(), []allocation.Request{r}, time.Now().Add(within))[0]
 		if d.Reason != allocation.DatabaseUnavailable && d.Reason != allocation.Overloaded && d.Reason != allocation.OutcomeUnknown {
 			return d
 		}

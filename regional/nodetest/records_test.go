@@ -54,9 +54,9 @@ func TestRefusalsAreKeptAndReplay(t *testing.T) {
 	read := ask(n, allocation.Spend, "read", allocation.Interactive, 1)
 	secret := allocation.KeyText("acme", strings.Repeat("5c", 20))
 	shown, _ := allocation.Present(secret)
-	n.Decide(t.Context(), []allocation.Request{{
+	decided(n, allocation.Request{
 		Op: allocation.Spend, Key: allocation.IDKey{Credential: shown.Credential(), Tenant: "acme", ID: "key"}, Labels: allocation.Labels{"tenant": "acme"}, Presented: shown,
-	}}, time.Now().Add(30*time.Second))
+	})
 	if degraded.Action != allocation.ActionDegraded || deferred.Reason != allocation.Deferred || spent.Admitted() || read.Admitted() {
 		t.Fatalf("%+v\n%+v\n%+v\n%+v", degraded, deferred, spent, read)
 	}
@@ -97,7 +97,7 @@ func TestTenantIsKept(t *testing.T) {
 		}
 	}
 	refuse := func(tenant, id string) {
-		if d := n.Decide(t.Context(), []allocation.Request{request(tenant, id)}, time.Now().Add(30*time.Second))[0]; d.Reason != allocation.CeilingReached {
+		if d := decided(n, request(tenant, id)); d.Reason != allocation.CeilingReached {
 			t.Fatalf("%+v", d)
 		}
 	}
@@ -134,10 +134,10 @@ func TestSettlementKnowsItsCapability(t *testing.T) {
 	key := allocation.IDKey{Credential: "gateway", Tenant: "acme", ID: "r"}
 	reserve := allocation.Request{Op: allocation.Reserve, Key: key, Labels: allocation.Labels{"tenant": "acme", "capability": "model"}, Costs: map[string]int64{"requests": 10}, Fingerprint: "fp_0f3a9c61d2b84e75a610"}
 	settle := allocation.Request{Op: allocation.Settle, Key: key, Costs: map[string]int64{"requests": 13}}
-	if d := n.Decide(t.Context(), []allocation.Request{reserve}, time.Now().Add(30*time.Second))[0]; !d.Admitted() || d.Evidence.Capability != "model" {
+	if d := decided(n, reserve); !d.Admitted() || d.Evidence.Capability != "model" {
 		t.Fatalf("%+v", d)
 	}
-	d := n.Decide(t.Context(), []allocation.Request{settle}, time.Now().Add(30*time.Second))[0]
+	d := decided(n, settle)
 	if !d.Admitted() || d.Evidence.Capability != "model" || d.Budgets[0].Requested != 10 || d.Budgets[0].Charged != 13 {
 		t.Errorf("%+v", d)
 	}
