@@ -187,6 +187,9 @@ func (l *Locked) unfit(p Plan) (Decision, bool) {
 			return d, true
 		}
 	}
+	if why := l.keyTooOld(p.Request); why != "" {
+		return l.refusal(p.Request, EvidenceStale, why), true
+	}
 	return Decision{}, false
 }
 

@@ -1,5 +1,7 @@
 package allocation
 
+import "fmt"
+
 // Stale says that a budget admits on evidence that is older than its max_evidence_age, as it declares with
 // on_stale_evidence: admit. What bounds it is the share: the region holds AtMost in this period, whatever happens
 // elsewhere, and has terms until Covered; from then on it refuses.
@@ -10,8 +12,10 @@ type Stale struct {
 }
 
 // old says whether the coordinator's word is older than a budget allows.
-func (l *Locked) old(b *Budget) bool {
-	longest := int64(b.MaxEvidenceAge) * 1_000_000
+func (l *Locked) old(b *Budget) bool { return l.olderThan(b.MaxEvidenceAge) }
+
+func (l *Locked) olderThan(most Duration) bool {
+	longest := int64(most) * 1_000_000
 	return longest != 0 && (l.ObservedAt == 0 || l.Now-l.ObservedAt > longest)
 }
 
@@ -30,4 +34,14 @@ func (l *Locked) stale(line Line, u *Usage) *Stale {
 func (l *Locked) refusesOld(name string) bool {
 	b, known := l.Catalogue.budgets.get(name)
 	return known && b.Budget.OnStaleEvidence != OnStaleAdmit && l.old(&b.Budget)
+}
+
+// keyTooOld says why the caller's key is not to be taken on the evidence that there is: a region that is cut off for longer than
+// the key allows may have missed its revocation. Empty: it is.
+func (l *Locked) keyTooOld(r Request) string {
+	k := l.Catalogue.policy.keys[r.Presented.Fingerprint] // whether it is this key was asked before
+	if k == nil || !l.olderThan(k.MaxEvidenceAge) {
+		return ""
+	}
+	return fmt.Sprintf("key %s is taken on evidence of at most %s", k.Name, k.MaxEvidenceAge)
 }

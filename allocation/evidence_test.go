@@ -1,6 +1,9 @@
 package allocation
 
-import "testing"
+import (
+	"encoding/json"
+	"testing"
+)
 
 // What is admitted on old evidence is declared, and its bound is in the answer: what the region holds of the period, and until
 // when. If this fails a region that is cut off goes on where its tenant said stop, or nobody can tell how far it may go.
@@ -45,6 +48,55 @@ func TestStaleEvidence(t *testing.T) {
 		}
 		if d := l.ask(Spend, "y", requests(41)); d.Reason != RegionShareSpent {
 			t.Errorf("%s: beyond the share: %s", c.name, d.Reason)
+		}
+	}
+}
+
+// A key's own bound: a region that was cut off for longer may have missed its revocation. What it admitted it replays and settles.
+func TestAKeyOnStaleEvidence(t *testing.T) {
+	for name, c := range map[string]struct {
+		age  int64 // microseconds; -1: never heard
+		most Duration
+		want Reason
+	}{
+		"none declared": {-1, 0, Allow}, "exactly as old": {60_000_000, Minute, Allow}, "older": {60_000_001, Minute, EvidenceStale},
+		"never heard": {-1, Minute, EvidenceStale},
+	} {
+		text, key := acmeKey(func(k *Key) { k.MaxEvidenceAge = c.most })
+		b := testBudget("a", "requests", 100)
+		b.MaxEvidenceAge, b.OnStaleEvidence = Second, OnStaleAdmit // the budget's word is about its share, not about the key
+		l := newOwner(granted{b, 50})
+		l.Catalogue = l.Catalogue.WithDocuments([]Document{key})
+		shown := func(op Op, id string, n int64) Request {
+			r := request(op, id, requests(n))
+			r.Presented, _ = Present(text)
+			return r
+		}
+		l.ObservedAt = l.Now
+		l.put(shown(Reserve, "x", 10))
+		if l.ObservedAt = 0; c.age >= 0 {
+			l.ObservedAt = l.Now - c.age
+		}
+		for _, r := range []Request{shown(Spend, "y", 1), shown(Reserve, "z", 1), shown(Check, "c", 1), shown(Extend, "x", 11)} {
+			p := l.Catalogue.Plan(r, l.now())
+			if d := l.put(r); d.Reason != c.want || d.Blames != "" {
+				t.Errorf("%s: %s is %s: %s", name, r.Op, d.Reason, d.Detail)
+			} else if !d.Admitted() {
+				var record Record
+				if err := json.Unmarshal(body(l.Record(p, d)), &record); err != nil {
+					t.Fatal(err)
+				}
+				sameAgain(t, name, record, d)
+			}
+		}
+		if d := l.put(shown(Reserve, "x", 10)); !d.Replayed {
+			t.Errorf("%s: a replay is %s", name, d.Reason)
+		}
+		if d := l.put(shown(Settle, "x", 3)); d.Reason != Allow {
+			t.Errorf("%s: a settle is %s", name, d.Reason)
+		}
+		if d := l.ask(Spend, "gateway", requests(1)); d.Reason != Allow {
+			t.Errorf("%s: without the key: %s", name, d.Reason)
 		}
 	}
 }

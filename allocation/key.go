@@ -33,14 +33,17 @@ type Key struct {
 	Tenant       string   `json:"tenant"`              // the only value of the label tenant that it may send
 	Capabilities []string `json:"capabilities"`        // the values of the label capability that it may send; "*": any, or none
 	Essential    bool     `json:"essential,omitempty"` // it may say that a request is essential
-	Until        Instant  `json:"until,omitempty"`     // it is valid before; 0: it does not expire
-	Made         Instant  `json:"made"`
-	By           string   `json:"by"`
-	Revoked      *Lifted  `json:"revoked,omitempty"`
-	Replaced     bool     `json:"replaced,omitempty"` // a rotation made the next one of its name, and set its end
-	Lasts        Duration `json:"lasts,omitempty"`    // of one that is replaced: that it was issued for; 0: it would not have expired
-	Salt         string   `json:"salt"`               // hex
-	Hash         string   `json:"hash"`               // hex: see Presented
+	// MaxEvidenceAge is the greatest age of the coordinator's word to admit the key on: a region that is cut off for longer may have
+	// missed its revocation. 0: any age.
+	MaxEvidenceAge Duration `json:"max_evidence_age,omitempty"`
+	Until          Instant  `json:"until,omitempty"` // it is valid before; 0: it does not expire
+	Made           Instant  `json:"made"`
+	By             string   `json:"by"`
+	Revoked        *Lifted  `json:"revoked,omitempty"`
+	Replaced       bool     `json:"replaced,omitempty"` // a rotation made the next one of its name, and set its end
+	Lasts          Duration `json:"lasts,omitempty"`    // of one that is replaced: that it was issued for; 0: it would not have expired
+	Salt           string   `json:"salt"`               // hex
+	Hash           string   `json:"hash"`               // hex: see Presented
 }
 
 // Key reads a document of KindKey.
@@ -132,6 +135,9 @@ func (k Key) Validate() error {
 		case c == anyCapability && len(k.Capabilities) > 1:
 			found.add("capabilities", "name others beside \"*\"", "\"*\" is all: leave the others out, or it")
 		}
+	}
+	if k.MaxEvidenceAge < 0 || k.MaxEvidenceAge > MaxMaxEvidenceAge {
+		found.add("max_evidence_age", fmt.Sprintf("is %s", k.MaxEvidenceAge), fmt.Sprintf("use 1s to %s, or leave it out for a key that is admitted on evidence of any age", MaxMaxEvidenceAge))
 	}
 	if k.Until != 0 && k.Until <= k.Made {
 		found.add("for", "ends before it begins", "give a duration such as 90d, or leave it out for a key that does not expire")

@@ -192,6 +192,11 @@ func (l *Locked) extend(r Request, a *Admission) Outcome {
 		d.State, d.Expires = a.State, a.ExpiresAt
 		return Outcome{Decision: d}
 	}
+	if why := l.keyTooOld(r); why != "" {
+		d := l.refusal(r, EvidenceStale, why)
+		d.State, d.Expires = a.State, a.ExpiresAt
+		return Outcome{Decision: d}
+	}
 	if d, ok := l.affords(r, a); !ok {
 		return Outcome{Decision: d}
 	}

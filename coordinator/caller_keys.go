@@ -20,24 +20,27 @@ type KeyRequest struct {
 	Capabilities []string            `json:"capabilities"`
 	Essential    bool                `json:"essential,omitempty"`
 	For          allocation.Duration `json:"for,omitempty"` // 0: it does not expire
+	// MaxEvidenceAge is for how long a region that is cut off takes the key. 0: as long as it holds permits.
+	MaxEvidenceAge allocation.Duration `json:"max_evidence_age,omitempty"`
 }
 
 // KeyAnswer is a key as it is listed. Key is its text, said once, when it is issued.
 type KeyAnswer struct {
-	Fingerprint  string              `json:"fingerprint"`
-	Name         string              `json:"name"`
-	Tenant       string              `json:"tenant"`
-	Capabilities []string            `json:"capabilities"`
-	Essential    bool                `json:"essential,omitempty"`
-	State        string              `json:"state"` // valid, expired, revoked
-	Made         allocation.Instant  `json:"made"`
-	By           string              `json:"by"`
-	Until        *allocation.Instant `json:"until,omitempty"`
-	Revoked      *allocation.Lifted  `json:"revoked,omitempty"`
-	LastUsed     *time.Time          `json:"last_used,omitempty"` // that a node told of
-	Number       int64               `json:"number"`              // the configuration number of its last change
-	Key          string              `json:"key,omitempty"`
-	Replaces     []string            `json:"replaces,omitempty"` // of a rotation: the fingerprints that end
+	Fingerprint    string              `json:"fingerprint"`
+	Name           string              `json:"name"`
+	Tenant         string              `json:"tenant"`
+	Capabilities   []string            `json:"capabilities"`
+	Essential      bool                `json:"essential,omitempty"`
+	MaxEvidenceAge allocation.Duration `json:"max_evidence_age,omitempty"`
+	State          string              `json:"state"` // valid, expired, revoked
+	Made           allocation.Instant  `json:"made"`
+	By             string              `json:"by"`
+	Until          *allocation.Instant `json:"until,omitempty"`
+	Revoked        *allocation.Lifted  `json:"revoked,omitempty"`
+	LastUsed       *time.Time          `json:"last_used,omitempty"` // that a node told of
+	Number         int64               `json:"number"`              // the configuration number of its last change
+	Key            string              `json:"key,omitempty"`
+	Replaces       []string            `json:"replaces,omitempty"` // of a rotation: the fingerprints that end
 }
 
 // KeysList is all keys by name, the newest of a name first.
@@ -55,7 +58,7 @@ func (s *Service) answerKey(d allocation.Document) KeyAnswer {
 		return KeyAnswer{Fingerprint: d.Name, State: "unknown", Number: d.Number}
 	}
 	a := KeyAnswer{
-		Fingerprint: d.Name, Name: k.Name, Tenant: k.Tenant, Capabilities: k.Capabilities, Essential: k.Essential,
+		Fingerprint: d.Name, Name: k.Name, Tenant: k.Tenant, Capabilities: k.Capabilities, Essential: k.Essential, MaxEvidenceAge: k.MaxEvidenceAge,
 		State: k.State(s.instant()), Made: k.Made, By: k.By, Revoked: k.Revoked, Number: d.Number,
 	}
 	if k.Until != 0 {
@@ -75,7 +78,7 @@ func (s *Service) newKey(k allocation.Key) (text string, sealed allocation.Key, 
 // issueKey makes a key of a name that has no valid one.
 func (s *Service) issueKey(ctx context.Context, who actor, q KeyRequest) (KeyAnswer, error) {
 	now := s.instant()
-	k := allocation.Key{Name: q.Name, Tenant: q.Tenant, Capabilities: q.Capabilities, Essential: q.Essential, Made: now, By: who.name}
+	k := allocation.Key{Name: q.Name, Tenant: q.Tenant, Capabilities: q.Capabilities, Essential: q.Essential, MaxEvidenceAge: q.MaxEvidenceAge, Made: now, By: who.name}
 	if q.For != 0 {
 		k.Until = now + allocation.Instant(q.For)
 	}

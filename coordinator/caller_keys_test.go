@@ -243,6 +243,34 @@ func TestARestoreRevivesNoKeyAndLiftsNoBlock(t *testing.T) {
 	}
 }
 
+// For how long a region that is cut off takes a key is said when it is issued, listed, and kept by a rotation.
+func TestAKeysEvidenceAge(t *testing.T) {
+	w, east, _ := two(t, 1)
+	r := w.replicas[0]
+	p := w.must(r, 422, "POST", "/v1/keys", `{"name":"acme","tenant":"acme","capabilities":["*"],"max_evidence_age":"31d"}`)
+	if p["field"] != "max_evidence_age" {
+		t.Errorf("%v", p)
+	}
+	hour := allocation.Duration(allocation.Hour)
+	k := typed[coordinator.KeyAnswer](w, r, 201, "POST", "/v1/keys", `{"name":"acme","tenant":"acme","capabilities":["*"],"max_evidence_age":"1h"}`)
+	next := typed[coordinator.KeyAnswer](w, r, 201, "POST", "/v1/keys/acme/rotate", `{"overlap":"1h"}`)
+	if k.MaxEvidenceAge != hour || next.MaxEvidenceAge != hour {
+		t.Errorf("%+v, then %+v", k, next)
+	}
+	for _, listed := range get[coordinator.KeysList](w, r, "/v1/keys/acme").Keys {
+		if listed.MaxEvidenceAge != hour {
+			t.Errorf("%+v", listed)
+		}
+	}
+	east.untilQuiet(r)
+	for _, fingerprint := range []string{k.Fingerprint, next.Fingerprint} {
+		d := east.documents[allocation.DocumentRef{Kind: allocation.KindKey, Name: fingerprint}]
+		if stored, err := d.Document.Key(); err != nil || stored.MaxEvidenceAge != hour {
+			t.Errorf("the region has %+v, %v", stored, err)
+		}
+	}
+}
+
 // Whoever rotates again while two keys are valid, or after the newer one leaked, is to get a key that lasts as long as the first
 // one: not as long as the overlap that the rotation before gave to it.
 func TestARotationInARotation(t *testing.T) {

@@ -178,6 +178,9 @@ func TestKeysOnRealProcesses(t *testing.T) {
 		v.is(region, first+"0", "d", exporting, 401, "key_unknown")
 		v.is(region, first, "held", `{"labels":{"tenant":"acme","capability":"export"},"op":"reserve"}`, 200, "allow")
 	}
+	brief, printed := v.key("keys", "issue", "brief", "--tenant", "acme", "--capability", "export", "--max-evidence-age", "2s")
+	v.contains(printed, "eu-west: enforced after")
+	v.contains(v.run(0, "keys", "list"), "export evidence of at most 2s")
 	second, printed := v.key("keys", "rotate", "acme", "--overlap", "1h")
 	v.contains(printed, "ends after the overlap")
 	v.is("us-east", first, "a", exporting, 200, "allow") // both are valid, and are one credential: a replay
@@ -201,6 +204,7 @@ func TestKeysOnRealProcesses(t *testing.T) {
 		v.is("us-east", key, "a", exporting, 401, "key_revoked") // at once, also a replay
 		v.is("eu-west", key, "e", exporting, 200, "allow")       // it was not told
 	}
+	v.becomes("eu-west", brief, 503, "evidence_stale") // it may have been revoked since
 	v.settles("us-east", first)
 	v.exposed(first)
 
@@ -219,6 +223,7 @@ func TestKeysOnRealProcesses(t *testing.T) {
 	v.audited("key.revoke", "", "leaked")
 	v.audited("unblock", id, "it knows of the revocation")
 	v.becomes(west, first, 401, "key_revoked")
+	v.becomes(west, brief, 200, "allow")
 	v.run(2, "block", "tenant=globex", "--reason", "leak") // without an end
 	v.run(0, "block", "tenant=globex", "--for", "2h", "--reason", "leak")
 

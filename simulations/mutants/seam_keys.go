@@ -2,6 +2,7 @@ package mutants
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"tranche/allocation"
@@ -15,8 +16,26 @@ func keyMutants() []Mutant {
 		inFleet("revocation-loses-to-budget", "a node does not hear that a key was revoked, or a tenant blocked, while the budget has room", keyed, deaf, 11),
 		inFleet("fallback-key", "a request whose key is not valid is taken for a gateway's", keyed, doors(fallbackKey), 11),
 		inFleet("replay-under-revoked-key", "a known id is replayed without a look at its key", keyed, doors(replayUnseen), 11),
+		inFleet("stale-key-in-strict", "a key is taken on evidence of any age", keyed, ownerSeams(staleKeyTaken), 11),
 		inFleet("restore-forgets-ends", "a region does not state the documents that an etcd which went back may have lost", keyedRestore, wireSeams(stateNoDocuments), 8),
 	}
+}
+
+// staleKeyTaken lets every key be taken on evidence of any age.
+func staleKeyTaken() ownerSeam {
+	return ownerSeam{loaded: func(l *regional.Loaded) {
+		l.Documents = slices.Clone(l.Documents) // the database keeps its own
+		for i := range l.Documents {
+			k, err := l.Documents[i].Key()
+			if err != nil || k.MaxEvidenceAge == 0 {
+				continue
+			}
+			k.MaxEvidenceAge = 0
+			if body, err := json.Marshal(k); err == nil {
+				l.Documents[i].Body = body
+			}
+		}
+	}}
 }
 
 // deafOwner never tells its node of what was ended, nor of a block.

@@ -181,6 +181,7 @@ func (c *checks) judgeAdmission(r *region, x *ownertwin.Commit, a *allocation.Ad
 	c.must(a.At == x.Clock, 10, "%s dates %s %d, and its database's clock was at %d", r.name, a.ID, a.At, x.Clock)
 	stopped, _ := db.Stopped()
 	c.must(stopped == "", 11, "%s admits %s and is stopped: %s", r.name, a.ID, stopped)
+	c.must(!keyTooOld(db, a), 11, "%s admits %s with key %s on evidence of %d, at %d", r.name, a.ID, a.First.Fingerprint, a.First.ObservedAt, a.At)
 	now := allocation.At(time.UnixMicro(a.At))
 	for _, line := range a.Lines {
 		if line.Uncharged() {

@@ -53,6 +53,9 @@ func (k *keyring) begin(ctx context.Context) {
 // issue makes a key of a tenant, or rotates the one that there is already: the answer that said it may have been lost.
 func (k *keyring) issue(ctx context.Context, tenant string) {
 	body := map[string]any{"name": tenant, "tenant": tenant, "capabilities": []string{"*"}, "essential": true}
+	if tenant == tenantChanging {
+		body["max_evidence_age"] = "3s"
+	}
 	r := k.issuer.until(ctx, "POST", "/v1/keys", body)
 	if r.status == http.StatusConflict {
 		r = k.issuer.until(ctx, "POST", "/v1/keys/"+tenant+"/rotate", map[string]any{"overlap": oneOf(k.random, "0s", "5s")})
@@ -134,6 +137,17 @@ func (k *keyring) barred(n *node, requests []allocation.Request) []string {
 		}
 	}
 	return why
+}
+
+// keyTooOld says whether an admission with a key was made on evidence that is older than the key allows, as the database knows it.
+func keyTooOld(db *ownertwin.Database, a *allocation.Admission) bool {
+	d, known := db.Document(allocation.DocumentRef{Kind: allocation.KindKey, Name: a.First.Fingerprint})
+	if !known {
+		return false
+	}
+	k, err := d.Key()
+	oldest := int64(k.MaxEvidenceAge) * 1_000_000
+	return err == nil && oldest > 0 && (a.First.ObservedAt == 0 || a.At-a.First.ObservedAt > oldest)
 }
 
 // instantOf is now by a database's clock, which is what ends blocks.

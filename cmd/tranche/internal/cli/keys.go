@@ -36,7 +36,7 @@ func duration(flag, text string) (d allocation.Duration, err error) {
 
 func (a *App) issueKeyCommand() *cobra.Command {
 	var q coordinator.KeyRequest
-	var lasts, file string
+	var lasts, evidence, file string
 	c := &cobra.Command{
 		Use: "issue NAME", Short: "Issue a key; its text is shown only now", Args: exactly("NAME"),
 		Long: `Issue a key for one tenant, with the capabilities that it may ask for. The text is shown once; what is stored is a keyed
@@ -47,6 +47,9 @@ hash. The name scopes admission ids and stays through rotations; the fingerprint
 			if q.For, err = duration("for", lasts); err != nil {
 				return err
 			}
+			if q.MaxEvidenceAge, err = duration("max-evidence-age", evidence); err != nil {
+				return err
+			}
 			return a.makeKey(c, api.Call{Method: http.MethodPost, Path: "/v1/keys", Body: q}, file, "issued")
 		},
 	}
@@ -55,6 +58,7 @@ hash. The name scopes admission ids and stays through rotations; the fingerprint
 	f.StringSliceVar(&q.Capabilities, "capability", nil, "`NAMES` of the label capability that the key may send, with commas; * for all")
 	f.BoolVar(&q.Essential, "essential", false, "the key may say that a request is essential")
 	f.StringVar(&lasts, "for", "", "`DURATION` after which it expires, such as 90d; without it it does not")
+	f.StringVar(&evidence, "max-evidence-age", "", "`DURATION` for which a region that is cut off takes it, such as 1h; without it as long as it holds permits")
 	f.StringVar(&file, "key-file", "", "`FILE` to write the key to (mode 0600) instead of printing it")
 	a.withCoordinator(c)
 	a.withJSON(c)
@@ -173,6 +177,9 @@ func (a *App) showKeys(list []coordinator.KeyAnswer) {
 		scopes := strings.Join(k.Capabilities, ",")
 		if k.Essential {
 			scopes += " essential"
+		}
+		if k.MaxEvidenceAge != 0 {
+			scopes += " evidence of at most " + k.MaxEvidenceAge.String()
 		}
 		rows = append(rows, []any{k.Name, k.Fingerprint, k.Tenant, scopes, k.State, until, used, k.By})
 	}
