@@ -311,7 +311,7 @@ func (v *vault) recalls() {
 	err := stage.Until(v.t.Context(), 2*progressWait, "etcd knows of the revocation and of the block again", func() (bool, error) {
 		status, keys := inProcess("keys", "list", "--coordinator", v.Coordinators[0].Address, "--token", v.AdminToken)
 		_, blocks := inProcess("blocks", "--coordinator", v.Coordinators[0].Address, "--token", v.AdminToken)
-		return status == 0 && strings.Count(keys, "revoked") == 2 && !strings.Contains(keys, "valid") && strings.Contains(blocks, "tenant=globex"), nil
+		return status == 0 && strings.Count(keys, "revoked") == 2 && strings.Count(keys, "valid") == 1 && strings.Contains(blocks, "tenant=globex"), nil
 	})
 	if err != nil {
 		v.t.Fatal(err)
