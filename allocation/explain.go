@@ -62,7 +62,7 @@ func Explain(r Receipt) Explanation {
 	if cause == CauseLocalCeiling && !e.Fresh {
 		e = Explanation{Cause: CauseEvidence, Evidence: e.Evidence}
 		known := causes[CauseEvidence]
-		e.Meaning, e.Owner, e.Do, e.DoNot = staleCeiling, known.Owner, known.Do, known.DoNot
+		e.Meaning, e.Owner, e.Do, e.DoNot = staleCeiling(r.Reason), known.Owner, known.Do, known.DoNot
 	}
 	if r.Reason == RegionShareSpent && r.Requested > r.Share {
 		e.Do = append([]string{fmt.Sprintf("It asked for more than the region's whole share of the period, %d of %d: where the split is fixed, ask for less, ask in a region with a larger share, or move some here with tranche rebalance.", r.Share, r.Requested)}, e.Do...)
@@ -71,7 +71,21 @@ func Explain(r Receipt) Explanation {
 	return e
 }
 
-const staleCeiling = "This region had nothing left for the request, which is certain. Whether the whole budget was used up is not: the coordinator's word was too old, or there was none."
+// staleCeiling says what is certain of a refusal by a budget, and what is not, where the evidence was not fresh.
+func staleCeiling(r Reason) string {
+	const old = " is not: the coordinator's word was too old, or there was none."
+	switch r {
+	case OnlyProtectedLeft:
+		return "All that this region had left was protected, for essential traffic, which is certain. Whether other regions had more" + old
+	case Deferred, LadderRefused:
+		return "By what this region knew so much was used that the budget's ladder turned the request away. How much was used in all" + old
+	case CostExceedsLimit:
+		return "The request asked for more than the limit that this region knew, which is certain. Whether the limit was changed meanwhile" + old
+	case TooManyInstances:
+		return "This region counted as many instances as the budget may have, by the number that it knew. Whether that was changed meanwhile" + old
+	}
+	return "This region had nothing left for the request, which is certain. Whether the whole budget was used up" + old
+}
 
 func causeOf(r Receipt) Cause {
 	switch r.Upstream {

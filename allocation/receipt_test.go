@@ -212,3 +212,18 @@ func TestReceiptIsOfTheBudgetThatRefused(t *testing.T) {
 		t.Errorf("no budget refused: %+v", r)
 	}
 }
+
+// On old evidence an explanation says what is certain of just this refusal: a request that a ladder deferred, or that asked for more
+// than the limit, was not refused because nothing was left.
+func TestExplainedOnOldEvidence(t *testing.T) {
+	for reason, words := range map[allocation.Reason]string{
+		allocation.RegionShareSpent: "had nothing left", allocation.CeilingReached: "had nothing left", allocation.CapacityStranded: "had nothing left",
+		allocation.OnlyProtectedLeft: "was protected", allocation.Deferred: "ladder", allocation.LadderRefused: "ladder",
+		allocation.CostExceedsLimit: "more than the limit", allocation.TooManyInstances: "as many instances",
+	} {
+		e := allocation.Explain(allocation.Receipt{Reason: reason, At: 2_000_000})
+		if e.Cause != allocation.CauseEvidence || !strings.Contains(e.Meaning, words) || !strings.Contains(e.Meaning, "too old, or there was none") {
+			t.Errorf("%s: %s: %s", reason, e.Cause, e.Meaning)
+		}
+	}
+}
