@@ -187,10 +187,13 @@ func (l Ledger) Follow(b Budget, version int64, from int, m Members, gen Generat
 				a.Moved = 0
 			}
 		}
+		if keep {
+			e.fitMoves(m.Holders, split)
+		}
 		for _, h := range m.Holders {
 			// A region that gets nothing is told so too: it must know the term to say why it refuses.
 			a := e.allocation(h, General)
-			a.Target = max(0, split[h.Region]+a.Moved)
+			a.Target = split[h.Region] + a.Moved
 		}
 	}
 	l = l.grant(gen)

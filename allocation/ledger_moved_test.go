@@ -69,3 +69,34 @@ func TestDrainTakesNoMoreOfPeriodsBefore(t *testing.T) {
 		t.Errorf("us was granted %d of the period before, holds %d, and is promised %d; want 50, 45 and 45", a.Granted, a.Held(), a.Target)
 	}
 }
+
+// A move that its giver can only do in part, since another region takes part again, must not promise its taker more than that:
+// the targets would add up to more than the limit, and the region that is back would wait for what nobody returns.
+func TestMovesFitWhatTheGiverHas(t *testing.T) {
+	limit := int64(100)
+	b := Budget{Name: "a", Unit: "requests", Limit: &limit, Allocation: Policy{Policy: PolicyFixed, Weights: map[string]int64{"ap": 5, "eu": 3, "us": 2}}}
+	ap, eu, us := Holder{"ap", "1"}, Holder{"eu", "1"}, Holder{"us", "1"}
+	gen := func(n int64) Generation { return Generation{Number: n, Stamp: "s"} }
+	regions := []string{"ap", "eu", "us"}
+	drained := Members{Number: 1, Regions: regions, Draining: []string{"ap"}, Holders: []Holder{eu, us}}
+	l, err := OpenLedger(b, 1, Periods{First: 0, Step: 60, Count: 3}, drained, gen(1)).Move(eu, us, 40, 0, gen(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range [][3]int64{{50, 0, 50}, {0, 30, 70}} { // it is back, and drains again
+		m := Members{Number: int64(n) + 2, Regions: regions, Holders: []Holder{ap, eu, us}}
+		if n == 1 {
+			m = drained
+			m.Number = 3
+		}
+		if l, err = l.Follow(b, 1, 0, m, gen(int64(n)+3)); err != nil {
+			t.Fatal(err)
+		}
+		for i, h := range []Holder{ap, eu, us} {
+			e := l.EntryAt(0)
+			if a := e.find(h, General); a.Target != want[i] {
+				t.Errorf("step %d: %s is to hold %d, not %d", n, h.Region, a.Target, want[i])
+			}
+		}
+	}
+}
