@@ -83,6 +83,9 @@ func (s *Service) changeBudget(ctx context.Context, who actor, name string, b *a
 			if err != nil {
 				return Change{}, err
 			}
+			if err := checkOverrideWindow(kept, cur); err != nil {
+				return Change{}, err
+			}
 			next = &kept
 		}
 		plan, err := s.planBudget(name, next, cur)
@@ -92,12 +95,15 @@ func (s *Service) changeBudget(ctx context.Context, who actor, name string, b *a
 		if err != nil {
 			return Change{}, err
 		}
+		reads, puts := s.keepCompensation(&plan, cur)
 		answer = plan.answer
 		if dry {
 			answer.DryRun, answer.Preview = true, s.preview(plan)
 			return Change{}, nil
 		}
-		return s.writePlan(who, plan, cur)
+		change, err := s.writePlan(who, plan, cur)
+		change.Reads, change.Puts = append(change.Reads, reads...), append(change.Puts, puts...)
+		return change, err
 	})
 	return answer, err
 }

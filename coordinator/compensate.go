@@ -70,7 +70,7 @@ func (s *Service) compensate(ctx context.Context, who actor, q CompensateRequest
 		}
 		plan.act = "budget.compensate"
 		c.Version, c.Token = plan.next.Version, who.name
-		answer = CompensateAnswer{Compensation: c, DryRun: dry, Permits: s.compensated(plan, line), Notes: append(compensateNotes(c, line), s.compensateWarnings(plan)...)}
+		answer = CompensateAnswer{Compensation: c, DryRun: dry, Permits: s.compensated(plan, line), Notes: append(s.compensateNotes(c, line, plan), s.compensateWarnings(plan)...)}
 		if dry {
 			answer.ID = ""
 			return Change{}, nil
@@ -101,6 +101,8 @@ func (s *Service) planCompensation(line StrandedLine, q CompensateRequest) (Comp
 		return Compensation{}, none, refused("end it first: `tranche override end "+b.Budget.Override.ID+"`", "%s has an override, of %d until %s", q.Budget, b.Budget.Override.Units, b.Budget.Override.Until)
 	case line.Template:
 		return Compensation{}, none, refused("change its limit, which is per instance", "%s is a template", q.Budget)
+	case b.Budget.LimitOrZero() == 0:
+		return Compensation{}, none, refused("change the budget itself: `tranche budgets apply`", "the limit of %s is 0: somebody stopped it", q.Budget)
 	case units <= 0 || units > line.Stranded:
 		return Compensation{}, none, invalid("units", fmt.Sprintf("is %d", q.Units), fmt.Sprintf("use 1 to %d: no more than is stranded in the running period", line.Stranded))
 	case b.Budget.LimitOrZero() > allocation.MaxUnits-units:
@@ -175,21 +177,29 @@ func (s *Service) compensated(plan budgetPlan, line StrandedLine) map[string]int
 	return plan.answer.Permits
 }
 
-func compensateNotes(c Compensation, line StrandedLine) []string {
-	lost := line.Cause == CauseLostHistory
-	if !lost {
-		notes := []string{
-			fmt.Sprintf("until it is cancelled, at most %d may be spent of each period instead of %d: if region %s spends what it holds, all of it", c.After.Limit, c.Before.Limit, c.Region),
-			fmt.Sprintf("it is cancelled when region %s calls again with what it holds, or is sealed; what was spent by then stays spent", c.Region),
-		}
-		if c.Until != allocation.Never {
-			notes = append(notes, fmt.Sprintf("or when the running term ends, at %s", c.Until))
-		}
-		return notes
+// compensateNotes are what it lets be spent, and what ends it.
+func (s *Service) compensateNotes(c Compensation, line StrandedLine, plan budgetPlan) []string {
+	out := s.outAbove(plan)
+	most := max(c.After.Limit, out)
+	if line.Cause == CauseLostHistory {
+		return append(lostNotes(c, line, most), outAboveNotes(out, c.After.Limit)...)
 	}
 	notes := []string{
+		fmt.Sprintf("until it is cancelled, at most %d may be spent of each period instead of %d: if region %s spends what it holds, all of it", most, max(c.Before.Limit, out), c.Region),
+		fmt.Sprintf("it is cancelled when region %s calls again with what it holds, or is sealed; what was spent by then stays spent", c.Region),
+	}
+	if c.Until != allocation.Never {
+		notes = append(notes, fmt.Sprintf("or when the running term ends, at %s", c.Until))
+	}
+	// The terms that are open have the raise to their end: a region that hears of no end keeps its part of them.
+	notes = append(notes, fmt.Sprintf("a region that is cut off when it ends keeps its part of the raise until it is back, in each period of the terms that are open then: now those until %s", plan.next.OpenedThrough))
+	return append(notes, outAboveNotes(out, c.After.Limit)...)
+}
+
+func lostNotes(c Compensation, line StrandedLine, most int64) []string {
+	notes := []string{
 		fmt.Sprintf("incarnation %s of region %s is lost: what it spent of the %d that are stranded nobody can say. If it spent all, %d are spent of the running period instead of %d",
-			c.Incarnation, c.Region, line.Stranded, c.After.Limit, c.Before.Limit),
+			c.Incarnation, c.Region, line.Stranded, most, c.Before.Limit),
 		fmt.Sprintf("what is granted is for the running period, and goes to whoever holds less than its part: region %s, which began anew, as well", c.Region),
 	}
 	if c.Until != allocation.Never {

@@ -81,7 +81,7 @@ func (s *Service) override(ctx context.Context, who actor, q OverrideRequest, dr
 		}
 		plan.act = "budget.override"
 		o.Version, o.Token = plan.next.Version, who.name
-		answer = OverrideAnswer{Override: o, DryRun: dry, Permits: plan.answer.Permits, Notes: append(o.notes(next.Protected), plan.answer.Warnings...)}
+		answer = OverrideAnswer{Override: o, DryRun: dry, Permits: plan.answer.Permits, Notes: append(o.notes(next.Protected), append(outAboveNotes(s.outAbove(plan), o.Limit+o.Units), plan.answer.Warnings...)...)}
 		if dry {
 			answer.ID, answer.Preview = "", s.preview(plan)
 			return Change{}, nil

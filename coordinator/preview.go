@@ -55,11 +55,26 @@ func (s *Service) preview(plan budgetPlan) *Preview {
 			p.Out += r.Held
 			p.Regions = append(p.Regions, r)
 			if excess := r.Held - r.Target; excess > 0 && !r.InContact {
-				p.Notes = append(p.Notes, fmt.Sprintf("region %s cannot be asked: it may spend %d more, and returns what lies above %d only when it is back", h.Region, r.MaySpend, r.Target))
+				p.Notes = append(p.Notes, fmt.Sprintf("region %s cannot be asked: it may spend %d more%s, and returns what lies above %d only when it is back", h.Region, r.MaySpend, s.andLater(h, plan, p.Period.End), r.Target))
 			}
 		}
 		p.Overcommitted, p.Largest = max(0, p.Out-p.NewLimit), max(p.Out, p.NewLimit)
 		return p
 	}
 	return nil
+}
+
+// andLater says that a region that cannot be asked holds a part of later periods, too: a limit that is lowered, also to 0, takes
+// none of them from it.
+func (s *Service) andLater(h allocation.Holder, plan budgetPlan, end allocation.Instant) string {
+	through := end
+	for _, w := range plan.ledgers {
+		if w.before != nil && names(w.before.value, h) {
+			through = max(through, w.before.value.Periods.End())
+		}
+	}
+	if through == end {
+		return ""
+	}
+	return fmt.Sprintf(", and what it holds of each later period until %s", through)
 }

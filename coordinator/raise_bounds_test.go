@@ -1,0 +1,141 @@
+package coordinator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tranche/coordinator"
+)
+
+func forEast(units int64) coordinator.CompensateRequest {
+	return coordinator.CompensateRequest{Budget: "acme/year", Region: "us-east", Units: units, Reason: "us-east is away", By: "Ada"}
+}
+
+// Somebody who reads a budget, changes what has nothing to do with its limit, and sends it back must not make a raise one that
+// stays for good.
+func TestCompensationOutlastsOtherChanges(t *testing.T) {
+	w, east, west, r := cutEast(t)
+	w.must(r, 201, "POST", "/v1/compensations", forEast(20))
+	b := get[coordinator.BudgetAnswer](w, r, "/v1/budgets/acme/year").Budget
+	b.OnExhausted = 402
+	a := w.must(r, 200, "PUT", "/v1/budgets/acme/year", b, "If-Match", `"2"`)
+	if text := fmt.Sprint(a["warnings"]); !strings.Contains(text, "the compensation of 20 for region us-east stands: when it ends, the limit is 100 again") {
+		t.Errorf("warnings %s", text)
+	}
+	w.settle(r)
+	if c := get[coordinator.CompensationsList](w, r, "/v1/compensations").Compensations[0]; c.State != coordinator.CompensationActive || c.Version != 3 {
+		t.Errorf("after the change: %+v", c)
+	}
+	east.untilQuiet(r)
+	w.pass(10*time.Second, east, west)
+	if c := get[coordinator.CompensationsList](w, r, "/v1/compensations").Compensations[0]; c.State != coordinator.CompensationCancelled {
+		t.Errorf("at its end: %+v", c)
+	}
+	after := get[coordinator.BudgetAnswer](w, r, "/v1/budgets/acme/year").Budget
+	if after.LimitOrZero() != 100 || after.OnExhausted != 402 || after.Allocation.Weights["us-east"] != 3 || after.Allocation.Weights["eu-west"] != 2 {
+		t.Errorf("%+v", after)
+	}
+	// One that sets the limit ends it, and hears so before.
+	w.pass(3*time.Minute, west)
+	w.must(r, 201, "POST", "/v1/compensations", forEast(20))
+	a = w.must(r, 200, "PUT", "/v1/budgets/acme/year?dry_run=true", strings.Replace(yearly, `"limit":100`, `"limit":300`, 1), "If-Match", `"5"`)
+	if text := fmt.Sprint(a["warnings"]); !strings.Contains(text, "it ends the compensation of 20 for region us-east (limit 120, and 100 before it)") {
+		t.Errorf("warnings %s", text)
+	}
+}
+
+// A bound that is said is kept: where more is out than the raised limit, that much may be spent.
+func TestRaisesCountWhatIsOut(t *testing.T) {
+	w, east, west, r := cutEast(t)
+	w.must(r, 200, "PUT", "/v1/budgets/acme/year", strings.Replace(yearly, `"limit":100`, `"limit":10`, 1), "If-Match", `"1"`)
+	w.round(r, west)
+	const out = "65 are out already, more than " // of us-east's 60, and the 5 that eu-west spent
+	for path, c := range map[string]struct {
+		q    any
+		want string
+	}{
+		"/v1/compensations": {forEast(20), "at most 65 may be spent of each period instead of 65"},
+		"/v1/overrides":     {raise("acme/year", 10, "1h"), out + "20"},
+	} {
+		if notes := fmt.Sprint(w.must(r, 200, "POST", path+"?dry_run=true", c.q)["notes"]); !strings.Contains(notes, c.want) || !strings.Contains(notes, out) {
+			t.Errorf("%s: %s", path, notes)
+		}
+	}
+	w.must(r, 201, "POST", "/v1/compensations", forEast(20))
+	w.round(r, west)
+	// 10 and 5 were spent before.
+	if n := 15 + east.spend("acme/year", 1000) + west.spend("acme/year", 1000); n != 65 {
+		t.Errorf("%d are spent", n)
+	}
+	w.conserved()
+}
+
+// What is open when a raise ends stays with a region that hears of no end. Nobody may take the end for a bound of it.
+func TestCompensationSaysWhatOutlastsIt(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	w.clock.move(100 * time.Second)
+	w.round(r, west)
+	q := forEast(0)
+	q.Budget = "acme/requests"
+	made := w.must(r, 201, "POST", "/v1/compensations", q)
+	through := get[coordinator.SharesAnswer](w, r, "/v1/shares/acme/requests").OpenedThrough
+	if notes := fmt.Sprint(made["notes"]); !strings.Contains(notes, "in each period of the terms that are open then: now those until "+through.String()) {
+		t.Errorf("notes %s", notes)
+	}
+	w.round(r, west)
+	until := get[coordinator.CompensationsList](w, r, "/v1/compensations").Compensations[0].Until
+	w.clock.move(until.Time().Sub(w.clock.now()) + time.Second)
+	w.settle(r)
+	if c := get[coordinator.CompensationsList](w, r, "/v1/compensations").Compensations[0]; c.State != coordinator.CompensationCancelled {
+		t.Fatalf("%+v", c)
+	}
+	if a, b := east.spend("acme/requests", 1000), west.spend("acme/requests", 1000); a != 60 || b != 100 {
+		t.Errorf("cut off, %d and %d are spent of a period after its end", a, b)
+	}
+	// The same holds of a limit that is lowered: the preview names the later periods.
+	preview := w.must(r, 200, "PUT", "/v1/budgets/acme/requests?dry_run=true", budgetJSON("acme/requests", "0"), "If-Match", `"3"`)["preview"]
+	if text := fmt.Sprint(preview); !strings.Contains(text, "and what it holds of each later period until ") {
+		t.Errorf("preview %s", text)
+	}
+	w.conserved()
+}
+
+// Who stopped a budget did so for good: no raise by what is stranded starts it again.
+func TestStoppedBudgetIsNotCompensated(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	w.must(r, 201, "POST", "/v1/budgets", ofYear("d", `{"policy":"demand"}`))
+	w.round(r, east, west)
+	w.clock.move(100 * time.Second)
+	w.round(r, west)
+	w.must(r, 200, "PUT", "/v1/budgets/d", strings.Replace(ofYear("d", `{"policy":"demand"}`), `"limit":100`, `"limit":0`, 1), "If-Match", `"1"`)
+	q := forEast(0)
+	q.Budget = "d"
+	if a := w.must(r, 409, "POST", "/v1/compensations", q); !strings.Contains(fmt.Sprint(a["detail"]), "somebody stopped it") {
+		t.Errorf("%v", a)
+	}
+}
+
+// Whoever approved an override was told in how many periods it counts: another window must not make them more.
+func TestOverrideKeepsItsPeriods(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	daily := strings.Replace(yearOf("100", threeToTwo), `{"calendar":"year"}`, `{"calendar":"day"}`, 1)
+	hourly := strings.Replace(daily, `{"calendar":"day"}`, `{"every":"1h"}`, 1)
+	w.must(r, 201, "POST", "/v1/budgets", daily)
+	w.round(r, east, west)
+	if a := w.must(r, 201, "POST", "/v1/overrides", raise("slow", 50, "240h")); a["periods"] != 11.0 || a["total"] != 550.0 {
+		t.Errorf("%v", a)
+	}
+	id := get[coordinator.OverridesList](w, r, "/v1/overrides").Overrides[0].ID
+	if a := w.must(r, 409, "PUT", "/v1/budgets/slow", hourly, "If-Match", `"2"`); !strings.Contains(fmt.Sprint(a["fix"]), "tranche override end "+id) {
+		t.Errorf("%v", a)
+	}
+	w.must(r, 200, "POST", "/v1/overrides/"+id+"/end", map[string]string{"reason": "over", "by": "Bo"})
+	// One that is over before the new window begins says nothing of its periods.
+	w.must(r, 201, "POST", "/v1/overrides", raise("slow", 50, "2h"))
+	w.must(r, 200, "PUT", "/v1/budgets/slow", hourly, "If-Match", `"4"`)
+}
