@@ -62,7 +62,7 @@ type RegionDocument struct {
 	// been named in a line that was lost since.
 	GivenUnder allocation.History `json:"given_under,omitzero"`
 	// AskedWith are the marks of the call that the incarnation was given out to: a call of the former one that shows no later
-	// marks was made before. Empty: they were too many to keep.
+	// marks was made before, and one that does not hold them is another database's. Empty: they were too many to keep.
 	AskedWith     []allocation.Mark `json:"asked_with,omitempty"`
 	Contradiction *Contradiction    `json:"contradiction,omitempty"` // the owner or etcd lost history, or another database calls; nil: none known
 	Contradicted  []Contradicted    `json:"contradicted,omitempty"`  // callers that were refused lately, at most maxContradicted

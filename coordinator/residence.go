@@ -30,11 +30,12 @@ func (d RegionDocument) settledWith(home allocation.Home) RegionDocument {
 }
 
 // claimOf is what a call's incarnation and home come to. An incarnation that was given out in a line that was lost may have
-// been named there: it is not given out again.
+// been named there: it is not given out again. Nor is it to a database that does not hold the marks that it was asked for with:
+// that is a copy of the one that got it, or has lost history once more.
 func (s *Service) claimOf(r *region, call allocation.SyncCall) allocation.Claim {
 	d := r.doc.value
 	claim := d.residence().Judge(call.Incarnation, call.Home, call.Lost, s.recordedCalls(r, call))
-	if claim == allocation.ClaimAgain && d.GivenUnder != s.state.descent().History {
+	if claim == allocation.ClaimAgain && (d.GivenUnder != s.state.descent().History || len(allocation.LostMarks(d.AskedWith, call.Marks, call.Ended)) > 0) {
 		return allocation.ClaimNew
 	}
 	return claim
