@@ -100,6 +100,7 @@ type restating struct {
 	change  Change
 	config  int64 // the configuration number that it leads to
 	budgets map[string]*restatedBudget
+	known   []Item // ledgers that have what was stated, as far as this replica can tell
 	room    actRoom
 }
 
@@ -128,7 +129,9 @@ func (s *Service) restatePart(ctx context.Context, h allocation.Holder, call all
 				break
 			}
 		}
-		return s.writeRestated(w), nil
+		s.writeRestated(w)
+		w.compareKnown(from)
+		return w.change, nil
 	})
 	return rest, err
 }
@@ -174,6 +177,8 @@ func (s *Service) restateShare(w *restating, h allocation.Holder, call allocatio
 			return false, nil
 		case changed || l == nil:
 			s.state.addLedger(&w.change, ledgerWrite{before: l, after: next})
+		default:
+			w.known = append(w.known, l.item)
 		}
 	}
 	s.restateBudget(w, held)
@@ -248,7 +253,7 @@ func saysOtherwise(held allocation.Share, b BudgetDocument) bool {
 }
 
 // writeRestated puts the budgets into the change, and the deployment's number if it was raised.
-func (s *Service) writeRestated(w *restating) Change {
+func (s *Service) writeRestated(w *restating) {
 	for _, name := range slices.Sorted(maps.Keys(w.budgets)) {
 		b, key := w.budgets[name], budgetKey(name)
 		w.change.Reads = append(w.change.Reads, b.known.known(key))
@@ -263,7 +268,16 @@ func (s *Service) writeRestated(w *restating) Change {
 		s.log.Warn("etcd lost versions of budgets: the lower limits count", "budgets", strings.Join(slices.Sorted(maps.Keys(w.budgets)), ", "), "history", s.state.descent().History.String())
 	}
 	s.state.onStanding(&w.change)
-	return w.change
+}
+
+// compareKnown makes the change rest on the ledgers that are taken to have what was stated. A replica that hears of a new history
+// still shows, until it has read everything again, what is of the line that was lost: taken from there it would be a receipt for
+// what stands nowhere. If there is nothing to write the region's document is written as it is, so that they are compared at all.
+func (w *restating) compareKnown(region Item) {
+	w.change.Reads = append(w.change.Reads, w.known...)
+	if len(w.change.Puts) == 0 && len(w.known) > 0 {
+		w.change.Puts = append(w.change.Puts, Item{Key: region.Key, Value: region.Value})
+	}
 }
 
 // latestLimit is the limit of the share's last periods, that of its version, and where they begin.
