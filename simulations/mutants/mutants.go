@@ -45,7 +45,7 @@ type found struct {
 
 // All lists every mutant, by name.
 func All() []Mutant {
-	all := slices.Concat(walkMutants(), fleetMutants(), twinMutants(), lostHistoryMutants(), keyMutants(), overrideMutants(), handoverMutants(), actMutants(), leaveMutants(), rebalanceMutants(), emptiedMutants(), restateMutants(), doubleLossMutants(), memoryMutants(), cloneMutants(), drillMutants())
+	all := slices.Concat(walkMutants(), fleetMutants(), twinMutants(), lostHistoryMutants(), keyMutants(), overrideMutants(), handoverMutants(), actMutants(), leaveMutants(), rebalanceMutants(), emptiedMutants(), restateMutants(), receiptMutants(), doubleLossMutants(), memoryMutants(), cloneMutants(), drillMutants())
 	slices.SortFunc(all, func(a, b Mutant) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

@@ -41,6 +41,7 @@ var allFaults = []fault{
 	{"local-commit-lost", losing("local-commit-lost")},
 	{"unsafe-crash-of-one", losing("unsafe-crash-of-one")},
 	{kindTogether, losing(kindTogether)},
+	{"etcd-step-back", (*faults).etcdStepBack},
 }
 
 // before are the faults whose weights are drawn first; those of the others are drawn from a stream of their own.

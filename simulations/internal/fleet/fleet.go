@@ -184,6 +184,9 @@ func assemble(o Options, w *world.World, p *plan) *fleet {
 	f.check = newChecks(f)
 	for i := range f.plan.coordinators {
 		f.addReplica(fmt.Sprint("coordinator-", i), f.plan.zones.of(i))
+		if i > 0 && f.plan.far > 0 {
+			f.net.Far(f.replicas[i].process.Name(), f.etcd.Server().Name(), f.plan.far)
+		}
 	}
 	for _, r := range f.plan.regions {
 		f.addRegion(r)
@@ -268,7 +271,9 @@ func (n *node) main(ctx context.Context) {
 	for _, c := range f.replicas {
 		replicas = append(replicas, network.Replica{Process: c.process, Sync: c.sync})
 	}
-	way := regional.Coordinator(network.NewCoordinator(f.net, n.process, replicas...))
+	balanced := network.NewCoordinator(f.net, n.process, replicas...)
+	balanced.Balanced = f.plan.balanced
+	way := regional.Coordinator(balanced)
 	if wrap := f.o.Seams.Coordinator; wrap != nil {
 		way = wrap(name, way)
 	}

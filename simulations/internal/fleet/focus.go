@@ -24,9 +24,11 @@ type Focus struct {
 	Drift        int64         // parts per million, at most; below 0: none
 	Replica      bool          // databases have a synchronous replica
 	Coordinators int
-	Regions      int // at most
-	Nodes        int // of each region
-	Clients      int // of each region
+	Balanced     bool          // each call of a region goes to the next coordinator
+	Far          time.Duration // of all coordinators but the first from etcd
+	Regions      int           // at most
+	Nodes        int           // of each region
+	Clients      int           // of each region
 	Think        time.Duration
 	Operate      time.Duration // below 0: the operator changes nothing
 	Handovers    time.Duration // below 0: there are none
@@ -58,6 +60,8 @@ func (x *Focus) narrow(p *plan) {
 		p.gone = time.Duration(x.Faults[kindEtcdEmpty]) * goneAt
 	}
 	set(&p.coordinators, x.Coordinators)
+	set(&p.far, x.Far)
+	p.balanced = x.Balanced
 	set(&p.clients, x.Clients)
 	set(&p.think, x.Think)
 	set(&p.retention, x.Retention)

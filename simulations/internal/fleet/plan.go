@@ -11,6 +11,8 @@ import (
 // plan is what the seed makes of a run.
 type plan struct {
 	coordinators int
+	balanced     bool          // each call of a region goes to the next one
+	far          time.Duration // how far all coordinators but the first are from etcd; 0: as near as that one
 	regions      []regionPlan
 	budgets      []budgetPlan
 	clients      int           // in each region

@@ -20,6 +20,7 @@ type Replica struct {
 // goes to the next replica. Calls and answers travel as JSON, as they really do, so nothing is shared by accident.
 type Coordinator struct {
 	Replicas []Replica
+	Balanced bool // each call goes to the next replica, as behind a load balancer
 
 	net  *Net
 	from *world.Process
@@ -56,8 +57,10 @@ func (c *Coordinator) Sync(ctx context.Context, call allocation.SyncCall) (answe
 	if err == nil {
 		err = json.Unmarshal(reply.body, &answer)
 	}
-	if err != nil {
+	if err != nil || c.Balanced {
 		c.next = at + 1
+	}
+	if err != nil {
 		return allocation.SyncAnswer{}, fmt.Errorf("%s: %w", r.Process.Name(), err)
 	}
 	return answer, nil

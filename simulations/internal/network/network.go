@@ -97,6 +97,13 @@ func (n *Net) Cut(a, b string, cut bool) {
 	n.Link(a, b).Cut, n.Link(b, a).Cut = cut, cut
 }
 
+// Far makes messages between two processes take up to so long each way, also when all is healed.
+func (n *Net) Far(a, b string, most time.Duration) {
+	for _, l := range []*Conditions{n.Link(a, b), n.Link(b, a)} {
+		l.Least, l.Most = most/2, most
+	}
+}
+
 // Heal makes all links lose, repeat, delay and cut nothing any more. What is on its way comes as it would have.
 func (n *Net) Heal() {
 	for _, l := range n.links {

@@ -128,3 +128,31 @@ func TestCoordinator(t *testing.T) {
 		}
 	})
 }
+
+// Behind a load balancer a region speaks to one replica after the other, also while all of them answer.
+func TestBalanced(t *testing.T) {
+	pairOf(t, 1, func(ctx context.Context, n *Net, c, s *world.Process) {
+		var asked []int
+		replica := func(number int) Replica {
+			return Replica{s, func(context.Context, allocation.SyncCall) (allocation.SyncAnswer, error) {
+				asked = append(asked, number)
+				return allocation.SyncAnswer{}, nil
+			}}
+		}
+		at := NewCoordinator(n, c, replica(0), replica(1))
+		at.Balanced = true
+		n.Far("client", "server", time.Second)
+		before := c.World().Elapsed()
+		for range 3 {
+			if _, err := at.Sync(ctx, allocation.SyncCall{}); err != nil {
+				t.Error(err)
+			}
+		}
+		if fmt.Sprint(asked) != "[0 1 0]" {
+			t.Errorf("asked were %v", asked)
+		}
+		if took := c.World().Elapsed() - before; took < 3*time.Second || took > 6*time.Second {
+			t.Errorf("3 calls over links of 0.5 to 1 s took %s", took)
+		}
+	})
+}
