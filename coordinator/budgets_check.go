@@ -67,6 +67,9 @@ func (s *Service) checkPast(b allocation.Budget, cur BudgetDocument, add addProb
 	if b.Unit != cur.Budget.Unit && !cur.Lost {
 		add("unit", fmt.Sprintf("is %s, and this name counts %s", b.Unit, cur.Budget.Unit), "give another unit another name")
 	}
+	if cur.OpenedThrough == allocation.Never && b.Window.Once == nil {
+		add("window", "would never count: this name has one period without an end, and it is opened", "give the other window another name")
+	}
 	if o := b.Window.Once; o != nil && o.Until != 0 && cur.OpenedThrough > o.From && o.Until <= cur.OpenedThrough && !b.Window.Equal(cur.Budget.Window) {
 		add("window.once.until", fmt.Sprintf("terms are opened up to %s already: this period would never begin", cur.OpenedThrough),
 			"choose a later end, or another name")

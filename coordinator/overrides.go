@@ -163,7 +163,9 @@ func keepOverride(b allocation.Budget, cur *doc[BudgetDocument]) (allocation.Bud
 		b.Override = nil
 	case b.Override != nil && b.LimitOrZero() <= stands.Units:
 		return b, invalid("limit", fmt.Sprintf("is %d, of which the override is %d", b.LimitOrZero(), stands.Units), "leave `override` out, and give the limit as declared; or 0 to stop everything")
-	case b.Override == nil && stands != nil:
+	case b.Override != nil:
+		return b, b.WithoutOverride().Validate() // what is declared holds when it ends, and must be right then
+	case stands != nil:
 		if *b.Limit > allocation.MaxUnits-stands.Units {
 			return b, invalid("limit", fmt.Sprintf("is %d, and the override %d", *b.Limit, stands.Units), "use less, or end the override first")
 		}

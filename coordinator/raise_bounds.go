@@ -65,3 +65,14 @@ func checkOverrideWindow(b allocation.Budget, cur *doc[BudgetDocument]) error {
 	return refused("end it first: `tranche override end "+b.Override.ID+" --reason TEXT --by NAME`",
 		"override %s stands until %s, and another window would count from %s: it would raise other periods than was approved", b.Override.ID, b.Override.Until, cur.value.OpenedThrough)
 }
+
+// endsMoves names a raise that stands now: its end changes the budget, and so undoes a move.
+func (s *Service) endsMoves(d Rebalance) []string {
+	if b := s.state.budgets[d.Budget]; b != nil && b.value.Budget.Override != nil && b.value.Budget.Override.Until < d.Until {
+		return []string{fmt.Sprintf("override %s ends at %s, and that undoes it: move again then", b.value.Budget.Override.ID, b.value.Budget.Override.Until)}
+	}
+	if c := s.state.activeCompensation(d.Budget); c != nil {
+		return []string{fmt.Sprintf("the compensation for region %s ends when that is back, at the latest at %s, and that undoes it: move again then", c.value.Region, c.value.Until)}
+	}
+	return nil
+}

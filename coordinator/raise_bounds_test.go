@@ -139,3 +139,40 @@ func TestOverrideKeepsItsPeriods(t *testing.T) {
 	w.must(r, 201, "POST", "/v1/overrides", raise("slow", 50, "2h"))
 	w.must(r, 200, "PUT", "/v1/budgets/slow", hourly, "If-Match", `"4"`)
 }
+
+// A window that would never begin is no change, and nobody may believe that it is one.
+func TestWindowAfterOneWithoutEnd(t *testing.T) {
+	w, _, _ := two(t, 1)
+	r := w.replicas[0]
+	const once = `{"once":{"from":"2026-05-01T00:00:00Z"}}`
+	b := strings.Replace(yearOf("100", threeToTwo), `{"calendar":"year"}`, once, 1)
+	w.must(r, 201, "POST", "/v1/budgets", b)
+	if a := w.must(r, 422, "PUT", "/v1/budgets/slow", strings.Replace(b, once, `{"every":"1h"}`, 1), "If-Match", `"1"`); a["field"] != "window" {
+		t.Errorf("%v", a)
+	}
+	w.must(r, 200, "PUT", "/v1/budgets/slow", strings.Replace(b, `"limit":100`, `"limit":50`, 1), "If-Match", `"1"`)
+}
+
+// What is declared under an override must hold without it; and a move that its end undoes says so.
+func TestOverrideEndsOverAGoodBudget(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	w.must(r, 201, "POST", "/v1/budgets", ofYear("d", `{"policy":"demand"}`))
+	w.must(r, 201, "POST", "/v1/budgets", yearOf("100", threeToTwo))
+	w.round(r, east, west)
+	id := ""
+	for _, name := range []string{"d", "slow"} {
+		id = w.must(r, 201, "POST", "/v1/overrides", raise(name, 50, "1h"))["id"].(string)
+	}
+	b := get[coordinator.BudgetAnswer](w, r, "/v1/budgets/d").Budget
+	b.Allocation.Min = map[string]int64{"us-east": 70, "eu-west": 70}
+	if a := w.must(r, 422, "PUT", "/v1/budgets/d", b, "If-Match", `"2"`); a["field"] != "allocation.min" {
+		t.Errorf("%v", a)
+	}
+	b.Allocation.Min["us-east"] = 30
+	w.must(r, 200, "PUT", "/v1/budgets/d", b, "If-Match", `"2"`)
+	a := w.must(r, 201, "POST", "/v1/rebalances", coordinator.RebalanceRequest{Budget: "slow", From: "us-east", To: "eu-west", Units: 30})
+	if notes := fmt.Sprint(a["notes"]); !strings.Contains(notes, "override "+id+" ends at ") {
+		t.Errorf("notes %s", notes)
+	}
+}

@@ -85,6 +85,7 @@ func (s *Service) answerMove(d Rebalance, l allocation.Ledger) RebalanceAnswer {
 	}
 	a.Notes = append(a.Notes, fmt.Sprintf("it counts from the period of %s", d.Since))
 	a.Notes = append(a.Notes, fmt.Sprintf("it stands until %s, while the budget is not changed and neither region drains; later terms are split by the budget's policy again", d.Until))
+	a.Notes = append(a.Notes, s.endsMoves(d)...)
 	return a
 }
 
