@@ -132,7 +132,10 @@ func (s *Service) planCompensation(line StrandedLine, q CompensateRequest) (Comp
 // policy alone would undo the move: of what the lost region gave away, it would be granted as much again, and that is stranded.
 func (s *Service) partsNow(b allocation.Budget, running *allocation.Ledger) map[string]int64 {
 	parts := s.permits(b)
-	i, _ := running.Periods.Find(s.instant())
+	i, some := movedFrom(*running, s.instant())
+	if !some {
+		i, _ = running.Periods.Find(s.instant()) // it is the last of its term
+	}
 	for _, a := range running.EntryAt(i).Allocations {
 		if current, ok := s.state.currentOf(a.Region); ok && current == a.Holder {
 			parts[a.Region] = max(0, parts[a.Region]+a.Moved)

@@ -176,3 +176,32 @@ func TestOverrideEndsOverAGoodBudget(t *testing.T) {
 		t.Errorf("notes %s", notes)
 	}
 }
+
+// A move of a short window counts from the next period on. A raise in the very period in which it was made must not undo it: the
+// region that is away would be granted again what it gave.
+func TestCompensationKeepsAMoveOfTheNextPeriod(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	w.must(r, 201, "POST", "/v1/budgets", strings.Replace(ofYear("five", split), `{"calendar":"year"}`, `{"every":"5m"}`, 1))
+	w.round(r, east, west)
+	w.must(r, 201, "POST", "/v1/rebalances", coordinator.RebalanceRequest{Budget: "five", From: "us-east", To: "eu-west", Units: 25})
+	w.round(r, east, west)
+	w.clock.move(100 * time.Second)
+	w.round(r, west)
+	q := forEast(10)
+	q.Budget = "five"
+	w.must(r, 201, "POST", "/v1/compensations", q)
+	w.round(r, west)
+	w.clock.move(5 * time.Minute)
+	if a, b := east.spend("five", 1000), west.spend("five", 1000); a != 35 || b != 75 {
+		t.Errorf("%d and %d are spent of the next period, not 35 and 75", a, b)
+	}
+	for _, l := range r.Ledgers() {
+		for _, a := range l.EntryAt(1).Allocations {
+			if l.Budget == "five" && a.Region == "us-east" && a.Held() != 35 {
+				t.Errorf("us-east holds %d of a later period", a.Held())
+			}
+		}
+	}
+	w.conserved()
+}
