@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -32,7 +33,7 @@ const (
 
 	// Ports are chosen below the range that Linux gives to outgoing connections:
 	// while a member is down, no connection of anybody can take its port.
-	lowestPort, highestPort = 15000, 32000
+	lowestPort, highestPort = 25000, 32000
 	portAttempts            = 100
 )
 
@@ -249,13 +250,18 @@ func (c *Cluster) Stop() error {
 	return os.RemoveAll(c.dir)
 }
 
-// freePorts holds all of them until the last is found, so that they differ.
+var portsGiven atomic.Uint32
+
+func init() { portsGiven.Store(rand.Uint32N(highestPort - lowestPort)) }
+
+// freePorts are ports that nobody listens on. One process is given each only once in a long time, also while a server that had it is
+// down; where it begins is by chance, so that processes side by side are seldom given the same.
 func freePorts(n int) (ports []int, err error) {
 	for range portAttempts {
 		if len(ports) == n {
 			return ports, nil
 		}
-		port := lowestPort + rand.N(highestPort-lowestPort)
+		port := lowestPort + int(portsGiven.Add(1)%(highestPort-lowestPort))
 		listener, listenErr := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if listenErr != nil {
 			err = listenErr

@@ -76,10 +76,10 @@ func StartPatroni(ctx context.Context, o PatroniOptions) (*Patroni, error) {
 	for i := range o.Members {
 		m := &patroniMember{name: fmt.Sprintf("member-%d", i+1)}
 		m.dir = filepath.Join(o.Dir, m.name)
-		if m.postgres, err = freePort(); err != nil {
+		if m.postgres, err = FreePort(); err != nil {
 			return p, err
 		}
-		if m.rest, err = freePort(); err != nil {
+		if m.rest, err = FreePort(); err != nil {
 			return p, err
 		}
 		p.members = append(p.members, m)

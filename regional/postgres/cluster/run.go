@@ -5,8 +5,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,11 +23,6 @@ const (
 	// postmaster of the same directory to be gone, or for its port: 5 s.
 	startAttempts = 50
 	attemptEvery  = 100 * time.Millisecond
-
-	// Ports are chosen below the range that Linux gives to outgoing connections:
-	// while a cluster is down, no connection of anybody can take its port.
-	lowestPort, highestPort = 15000, 32000
-	portAttempts            = 100
 )
 
 // passing are the failures of a start that go away by themselves: the former
@@ -78,7 +71,7 @@ func willPass(said string) bool {
 // attempt leaves no process behind if it fails.
 func (c *Cluster) attempt(ctx context.Context) error {
 	if c.anyPort {
-		port, err := freePort()
+		port, err := FreePort()
 		if err != nil {
 			return err
 		}
@@ -136,18 +129,4 @@ func (c *Cluster) saysReady(p *process) bool {
 	}
 	lines := strings.Split(string(text), "\n")
 	return len(lines) >= 8 && lines[0] == strconv.Itoa(p.pid) && strings.TrimSpace(lines[7]) == "ready"
-}
-
-func freePort() (int, error) {
-	var last error
-	for range portAttempts {
-		port := lowestPort + rand.N(highestPort-lowestPort)
-		listener, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err != nil {
-			last = err
-			continue
-		}
-		return port, listener.Close()
-	}
-	return 0, fmt.Errorf("find a free port: %w", last)
 }

@@ -132,7 +132,7 @@ func (p *place) measure(ctx context.Context, budgets, terms int) (s NodeStart, e
 	if err != nil {
 		return s, err
 	}
-	err = n.until(ctx, storePatience, countEvery, func() bool { return p.knows(n, budgets, terms) })
+	err = n.until(ctx, storePatience+p.w.perBudget(), countEvery, func() bool { return p.knows(n, budgets, terms) })
 	n.end()
 	if err != nil {
 		return s, err
@@ -145,7 +145,7 @@ func (p *place) measure(ctx context.Context, budgets, terms int) (s NodeStart, e
 		return s, err
 	}
 	defer n.end()
-	if err := n.until(ctx, storePatience, lookEvery, func() bool { return n.Status().Ready && p.knows(n, budgets, terms) }); err != nil {
+	if err := n.until(ctx, storePatience+p.w.perBudget(), lookEvery, func() bool { return n.Status().Ready && p.knows(n, budgets, terms) }); err != nil {
 		return s, err
 	}
 	s.StartSeconds, s.HeapBytes = time.Since(began).Seconds(), heap()-before

@@ -206,7 +206,8 @@ func (w *world) replica(ctx context.Context, onToken func(string)) (*replica, er
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
 	r := &replica{Service: s, handler: s.Handler(), end: func() error { cancel(); return <-ended }}
-	until := time.Now().Add(startPatience)
+	patience := startPatience + w.perBudget()
+	until := time.Now().Add(patience)
 	for {
 		code, _, err := w.ask(ctx, r, "GET", "/readyz", nil)
 		if err != nil || code == http.StatusOK {
@@ -218,10 +219,13 @@ func (w *world) replica(ctx context.Context, onToken func(string)) (*replica, er
 		case <-time.After(5 * time.Millisecond):
 		}
 		if time.Now().After(until) {
-			return nil, errors.Join(fmt.Errorf("the coordinator was not ready within %s", startPatience), r.end())
+			return nil, errors.Join(fmt.Errorf("the coordinator was not ready within %s", patience), r.end())
 		}
 	}
 }
+
+// perBudget is what is waited longer where much is declared: a busy machine takes some milliseconds for each.
+func (w *world) perBudget() time.Duration { return time.Duration(w.declared) * 20 * time.Millisecond }
 
 func (w *world) stop() error {
 	var all []error

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -25,17 +24,8 @@ import (
 // FreeAddress finds a port below the range that Linux gives to outgoing connections, so that no connection takes it while
 // its process is down.
 func FreeAddress() (string, error) {
-	var last error
-	for range 100 {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(15000+rand.N(17000)))
-		listener, err := net.Listen("tcp4", address)
-		if err != nil {
-			last = err
-			continue
-		}
-		return address, listener.Close()
-	}
-	return "", fmt.Errorf("find a free port: %w", last)
+	port, err := cluster.FreePort()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }
 
 // Start starts the process, also again after a kill, and returns when it is ready.
