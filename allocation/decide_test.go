@@ -244,13 +244,14 @@ func TestSpentReasons(t *testing.T) {
 		"others hold some":    {10, &Elsewhere{Period: firstMinute, Spendable: 5, Stranded: 5}, RegionShareSpent},
 		"the rest is cut off": {10, &Elsewhere{Period: firstMinute, Stranded: 5}, CapacityStranded},
 		"others hold too little, the rest is cut off": {10, &Elsewhere{Period: firstMinute, Spendable: 1, Stranded: 5}, CapacityStranded},
-		"the rest is kept":                            {10, &Elsewhere{Period: firstMinute, Unallocated: 5, Kept: 5}, RegionShareSpent},
-		"the rest is cut off, some is kept":           {10, &Elsewhere{Period: firstMinute, Unallocated: 5, Kept: 5, Stranded: 5}, CapacityStranded},
-		"more than what is kept is free":              {10, &Elsewhere{Period: firstMinute, Unallocated: 10, Kept: 5, Stranded: 5}, RegionShareSpent},
-		"some may come back":                          {10, &Elsewhere{Period: firstMinute, Spendable: 1, Reserved: 4}, RegionShareSpent},
-		"all are spent":                               {10, &Elsewhere{Period: firstMinute}, CeilingReached},
-		"all together are too few":                    {10, &Elsewhere{Period: firstMinute, Unallocated: 1, Spendable: 1, Reserved: 1, Stranded: 1}, CeilingReached},
-		"spent here":                                  {61, nil, CeilingReached}, // 40 are spent of 100
+
+		"the rest is kept":                  {10, &Elsewhere{Period: firstMinute, Unallocated: 5, Kept: 5}, RegionShareSpent},
+		"the rest is cut off, some is kept": {10, &Elsewhere{Period: firstMinute, Unallocated: 5, Kept: 5, Stranded: 5}, CapacityStranded},
+		"more than what is kept is free":    {10, &Elsewhere{Period: firstMinute, Unallocated: 10, Kept: 5, Stranded: 5}, RegionShareSpent},
+		"some may come back":                {10, &Elsewhere{Period: firstMinute, Spendable: 1, Reserved: 4}, RegionShareSpent},
+		"all are spent":                     {10, &Elsewhere{Period: firstMinute}, CeilingReached},
+		"all together are too few":          {10, &Elsewhere{Period: firstMinute, Unallocated: 1, Spendable: 1, Reserved: 1, Stranded: 1}, CeilingReached},
+		"spent here":                        {61, nil, CeilingReached}, // 40 are spent of 100
 	} {
 		l := newOwner(granted{testBudget("a", "requests", 100), 45})
 		l.ask(Spend, "first", requests(40))
