@@ -23,7 +23,18 @@ type Standing struct {
 	// Lost are incarnations whose holdings nobody can state: those that were replaced, or turned out to be unknown, while
 	// a history was frozen. In terms that begin before Through they may hold all that is not proven to be elsewhere.
 	Lost []LostHolder `json:"lost,omitempty"`
+	// Replaced are incarnations that were replaced lately while nothing was frozen: see Replace.
+	Replaced []ReplacedHolder `json:"replaced,omitempty"`
 }
+
+// ReplacedHolder is an incarnation that was replaced, and when, by a coordinator's clock.
+type ReplacedHolder struct {
+	Holder
+	At Instant `json:"at"`
+}
+
+// ReplacedFor is for how many seconds an incarnation that was replaced is looked at once more if it is found that etcd went back.
+const ReplacedFor = 3600
 
 // Freeze is the state of a history that not all regions have stated under yet.
 type Freeze struct {
@@ -68,7 +79,7 @@ func (s Standing) Contradict(why string, heard History, through Instant, stamp s
 	next := Standing{
 		History: History{Number: max(s.History.Number, heard.Number) + 1, Stamp: stamp},
 		Freeze:  &Freeze{Why: why, Through: through},
-		Lost:    s.Lost,
+		Lost:    s.Lost, Replaced: s.Replaced,
 	}
 	if s.Freeze != nil {
 		next.Freeze.Through = max(through, s.Freeze.Through)
@@ -93,6 +104,36 @@ func (s Standing) Lose(h Holder) Standing {
 	s.Lost = append(slices.Clone(s.Lost), LostHolder{Holder: h, Through: s.Freeze.Through})
 	return s
 }
+
+// Replace records that an incarnation was replaced, and so can state nothing any more. While all is frozen it is lost. Otherwise the
+// ledgers know all that it was ever granted, unless etcd went back together with its database, and nobody has noticed that yet: so it
+// is remembered for a while, and is lost if a freeze begins meanwhile (LoseReplaced).
+//
+// An example. Etcd and region a's database go back to where a held 60 of 100 and b 40. In what was lost b had returned 30 of them, and
+// a had got them and spent 80. a asks for a new incarnation first, and then b states its return: 60 and 10 are out by the ledger, and
+// the 30 that nobody seems to hold are spent.
+func (s Standing) Replace(h Holder, now Instant) Standing {
+	if s.Freeze != nil {
+		return s.Lose(h)
+	}
+	s.Replaced = slices.DeleteFunc(slices.Clone(s.Replaced), func(r ReplacedHolder) bool { return !r.lately(now) })
+	s.Replaced = append(s.Replaced, ReplacedHolder{h, now})
+	return s
+}
+
+// LoseReplaced is for a freeze that has just begun: what was replaced lately may have been replaced in a line that was not the true one.
+func (s Standing) LoseReplaced(now Instant) Standing {
+	for _, r := range s.Replaced {
+		if r.lately(now) {
+			s = s.Lose(r.Holder)
+		}
+	}
+	s.Replaced = nil
+	return s
+}
+
+// lately is true also of what a clock that was ahead has dated.
+func (r ReplacedHolder) lately(now Instant) bool { return now-r.At <= ReplacedFor }
 
 // Stated enters that an incarnation has stated, under this history, all shares that it holds. It thaws when one of every
 // region that must speak has: those that etcd knows and those that any statement names. What its statements said must be

@@ -106,7 +106,7 @@ func (s *Service) newHistory(why string, heard allocation.History, clock allocat
 			latest = max(latest, allocation.At(r.contact.At.Add(time.Duration(r.contact.SkewMicros)*time.Microsecond)))
 		}
 	}
-	next.Standing = next.Contradict(why, heard, allocation.FurthestOpened(latest), s.random.hex(8))
+	next.Standing = next.Contradict(why, heard, allocation.FurthestOpened(latest), s.random.hex(8)).LoseReplaced(s.instant())
 	next.Since = s.now().UTC()
 	return next
 }

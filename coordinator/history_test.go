@@ -239,6 +239,49 @@ func TestTermOpenedAhead(t *testing.T) {
 	w.conserved()
 }
 
+// Etcd and a region's database go back together, and the region gets its new incarnation before anybody has noticed that etcd did.
+// What its former one had got in what was lost nobody can state. If the ledger were believed, it would be granted once more.
+func TestReplacedBeforeAnybodyNoticed(t *testing.T) {
+	for name, later := range map[string]time.Duration{"at once": 0, "40 minutes later": 40 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			w, east, west := two(t, 1)
+			r := w.replicas[0]
+			w.must(r, 201, "POST", "/v1/budgets", yearly)
+			w.round(r, east, west)
+			snapshot := w.backup()
+			w.must(r, 201, "POST", "/v1/rebalances", coordinator.RebalanceRequest{Budget: "acme/year", From: "eu-west", To: "us-east", Units: 30})
+			w.round(r, west, east)
+			spent := east.spend("acme/year", 1000)
+			if spent != 90 {
+				t.Fatalf("us-east spends %d of the 60 and 30 that it has", spent)
+			}
+			w.restore(snapshot)
+			former := east.incarnation
+			east.lost = true
+			for range 3 {
+				east.sync(r)
+				w.settle(r)
+			}
+			if w.standing().Freeze != nil || east.incarnation == former {
+				t.Fatalf("etcd was found to have gone back, or us-east is %s still: %+v", east.incarnation, w.standing())
+			}
+			w.clock.move(later)
+			w.round(r, west, east)
+			if now := w.standing(); now.Freeze != nil || len(now.Lost) != 1 || now.Lost[0].Incarnation != former || len(now.Replaced) > 0 {
+				t.Errorf("%+v", now)
+			}
+			for range 3 {
+				w.round(r, west, east)
+				spent += west.spend("acme/year", 1000) + east.spend("acme/year", 1000)
+			}
+			if spent > 100 {
+				t.Errorf("%d of 100 are spent", spent)
+			}
+			w.conserved()
+		})
+	}
+}
+
 // A region started over, and etcd goes back to before that: it records an incarnation that the owner knows as a former one.
 // If the answers named that one the owner would hear nothing of them, the region would never state, and all would stay
 // frozen.

@@ -116,11 +116,8 @@ func (s *Service) replaceChange(who actor, r *region, call allocation.SyncCall) 
 	}
 	s.state.onStanding(&change)
 	standing := s.state.standing.value
-	lost := standing.Lose(allocation.Holder{Region: r.name, Incarnation: before.Incarnation})
-	if len(lost.Lost) != len(standing.Lost) || s.state.frozen() {
-		standing.Standing = lost
-		change.Puts = append(change.Puts, put(historyKey, standing))
-	}
+	standing.Standing = standing.Replace(allocation.Holder{Region: r.name, Incarnation: before.Incarnation}, s.instant())
+	change.Puts = append(change.Puts, put(historyKey, standing))
 	return change, nil
 }
 
