@@ -106,7 +106,10 @@ func (s *Service) newHistory(why string, heard allocation.History, clock allocat
 			latest = max(latest, allocation.At(r.contact.At.Add(time.Duration(r.contact.SkewMicros)*time.Microsecond)))
 		}
 	}
-	next.Standing = next.Contradict(why, heard, allocation.FurthestOpened(latest), s.random.hex(8)).LoseReplaced(s.instant())
+	next.Standing = next.Contradict(why, heard, allocation.FurthestOpened(latest), s.random.hex(8))
+	if why != coldStart { // which says nothing of whether etcd went back; what is found later of that still counts
+		next.Standing = next.LoseReplaced(s.instant())
+	}
 	next.Since = s.now().UTC()
 	return next
 }

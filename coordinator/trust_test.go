@@ -88,6 +88,25 @@ func TestColdStart(t *testing.T) {
 	}
 }
 
+// A cold start says nothing of whether etcd went back: who was replaced just before it held what the ledgers say, and no term is
+// withheld for it.
+func TestColdStartAfterAReplacement(t *testing.T) {
+	w, east, west := two(t, 1)
+	former := east.incarnation
+	east.lost = true
+	w.round(w.replicas[0], east, west)
+	if now := w.standing(); east.incarnation == former || len(now.Replaced) != 1 || now.Replaced[0].Incarnation != former {
+		t.Fatalf("us-east is %s, after %s: %+v", east.incarnation, former, now)
+	}
+	w.vanish(w.replicas[0], true)
+	r := w.start()
+	w.round(r, east, west)
+	if now := w.standing(); w.freezes(r) != 1 || now.Freeze != nil || len(now.Lost) != 0 || len(now.Replaced) != 1 {
+		t.Errorf("%+v", now)
+	}
+	w.conserved()
+}
+
 // The first region to call after a cold start is not the one that knows better.
 func TestColdStartOverARestoredEtcd(t *testing.T) {
 	w, east, west := two(t, 1)
