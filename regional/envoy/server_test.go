@@ -84,7 +84,7 @@ func TestRepeatedAndCancelledCalls(t *testing.T) {
 	var once sync.Once
 	w.backend.hook(hooks{
 		before: func(context.Context, time.Time) { once.Do(cancel) },
-		after:  func(context.Context, time.Time) { once.Do(func() {}); close(decided) },
+		after:  func(at context.Context, _ time.Time) { <-at.Done(); close(decided) }, // so that no answer overtakes that
 	})
 	_, err := w.client.ShouldRateLimit(ctx, ask("edge", one("tenant=acme", "admission_id=lost")))
 	w.wantError(codes.Canceled, "", nil, err)
@@ -101,7 +101,7 @@ func TestRepeatedAndCancelledCalls(t *testing.T) {
 	// The answer was made, and its reader had gone: a repeated call is told the same, and nothing more is charged.
 	ctx, cancel = context.WithCancel(w.authorized())
 	decided = make(chan struct{})
-	w.backend.hook(hooks{after: func(context.Context, time.Time) { cancel(); close(decided) }})
+	w.backend.hook(hooks{after: func(at context.Context, _ time.Time) { cancel(); <-at.Done(); close(decided) }})
 	_, err = w.client.ShouldRateLimit(ctx, ask("edge", one("tenant=acme", "admission_id=late")))
 	<-decided
 	w.wantError(codes.Canceled, "", nil, err)
