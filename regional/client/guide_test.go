@@ -5,7 +5,6 @@ package client_test
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tranche/regional/postgres/cluster"
 )
 
 const guide = "../../deploy/docs/client.md"
@@ -35,8 +36,11 @@ func TestGuideIsAProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Below the range of outgoing connections, which could take it before the program does.
-	address, dir := fmt.Sprint("127.0.0.1:", 15000+rand.N(17000)), t.TempDir()
+	free, err := cluster.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, dir := fmt.Sprint("127.0.0.1:", free), t.TempDir()
 	const here, port = "=> ../tranche\n", "127.0.0.1:8090"
 	if !strings.Contains(found[0][1], here) || !strings.Contains(found[1][1], port) {
 		t.Fatal("the guide says another place or port than this test replaces")
