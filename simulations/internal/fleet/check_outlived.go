@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"tranche/allocation"
+	"tranche/simulations/internal/ownertwin"
 )
 
 // outlived is what may be spent of a period under a limit of which no ledger knows any more. Owners state the limit that counts
@@ -31,10 +32,10 @@ func (c *checks) noteOutlived() {
 	}
 	for k := range c.used {
 		l, used := c.ledgers[allocation.ShareRef{Budget: k.Budget, Term: c.terms[k]}], c.usedOf(k)+c.openingOf(k)
-		if k.Class = allocation.General; l == nil || used > c.capOf(k, l, used) {
+		if k.Class = allocation.General; l == nil || used > c.capOf(k, l, used, nil) {
 			continue
 		}
-		o := outlived{lost: used - c.usedByPresent(k, c.standing.Lost), gone: c.standing.Lost}
+		o := outlived{lost: used - c.usedByPresent(k, c.standing.Lost, nil), gone: c.standing.Lost}
 		if i, there := l.doc.Periods.Index(k.Period); there {
 			for _, a := range l.doc.EntryAt(i).Allocations {
 				if d := c.members[a.Region]; d != nil && d.Incarnation == a.Incarnation {
@@ -46,8 +47,9 @@ func (c *checks) noteOutlived() {
 	}
 }
 
-// usedByPresent is what the present owners have spent or reserved of a period, by their own rows.
-func (c *checks) usedByPresent(k allocation.UsageKey, gone []allocation.LostHolder) (sum int64) {
+// usedByPresent is what the present owners have spent or reserved of a period, by their own rows, and with a commit that is
+// being judged: its admissions count already, and its rows are not stored yet.
+func (c *checks) usedByPresent(k allocation.UsageKey, gone []allocation.LostHolder, judged *ownertwin.Commit) (sum int64) {
 	for _, r := range c.fleet.regions {
 		lost := func(l allocation.LostHolder) bool { return l.Incarnation == r.db.Incarnation() }
 		if d := c.members[r.name]; d == nil || d.Incarnation != r.db.Incarnation() || slices.ContainsFunc(gone, lost) {
@@ -59,18 +61,26 @@ func (c *checks) usedByPresent(k allocation.UsageKey, gone []allocation.LostHold
 				sum += u.Spent + u.Reserved
 			}
 		}
+		if judged == nil || judged.Database != r.db.Name() {
+			continue
+		}
+		for _, u := range judged.Usage {
+			if k.Class = u.After.Class; u.After.UsageKey == k {
+				sum += u.After.Spent + u.After.Reserved - u.Before.Spent - u.Before.Reserved
+			}
+		}
 	}
 	return sum
 }
 
-// capOf is the most that may be spent or reserved of a period.
-func (c *checks) capOf(k allocation.UsageKey, l *ledgerView, used int64) int64 {
+// capOf is the most that may be spent or reserved of a period, used being what is, with the commit that is being judged.
+func (c *checks) capOf(k allocation.UsageKey, l *ledgerView, used int64, judged *ownertwin.Commit) int64 {
 	k.Class = allocation.General
 	o, there := c.outlived[k]
 	if !there {
 		return l.limitOf(k.Period)
 	}
-	o.lost = min(o.lost, used-c.usedByPresent(k, o.gone))
+	o.lost = min(o.lost, used-c.usedByPresent(k, o.gone, judged))
 	c.outlived[k] = o
 	return max(l.limitOf(k.Period), min(l.highest, o.lost+o.held))
 }

@@ -94,7 +94,7 @@ func (c *checks) judgeUsage(r *region, x *ownertwin.Commit, u ownertwin.UsageCha
 		c.must(!there || now == before, 7, "%s: the usage of %s, period %s is %+v, and a commit changes %+v", r.name, k.Budget, k.Period, now, before)
 	}
 	used := c.usedOf(k) + c.openingOf(k) // which alone may be above a limit that was lowered before the term was opened
-	limit := c.capOf(k, l, used)
+	limit := c.capOf(k, l, used, x)
 	if used > limit {
 		c.twice.most = max(c.twice.most, used-limit)
 		limit += c.soldTwice(k)
