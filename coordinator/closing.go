@@ -15,21 +15,24 @@ import (
 // The ledger goes and the closing comes in one transaction. It is never opened again: its budget records how far terms
 // were opened, and new ones begin after that.
 func (s *Service) closeTerms(ctx context.Context) (closed int, err error) {
-	now := s.instant()
 	s.state.mu.Lock()
-	var due []allocation.ShareRef
-	if over := s.state.ends.due(int64(now), compareRefs); !s.state.frozen() {
-		due = portion(budgetsOf(over), &s.state.closing, func(budget string) (due []allocation.ShareRef) {
-			for _, l := range s.state.terms[budget] {
-				if l.value.Periods.End() <= now && s.overEverywhere(l.value) {
-					due = append(due, refOf(l.value))
-				}
-			}
-			return due
-		})
-	}
+	due := s.termsOver(s.instant())
 	s.state.mu.Unlock()
 	return eachOf(ctx, s, due, func(ref allocation.ShareRef) (Change, error) { return s.closeTerm(ref), nil })
+}
+
+// termsOver are ledgers that can be closed. While a region is cut off those that cannot be are more with every hour, so only some
+// are looked at each time. The caller holds the lock.
+func (s *Service) termsOver(now allocation.Instant) []allocation.ShareRef {
+	if s.state.frozen() {
+		return nil
+	}
+	s.state.over.add(s.state.ends.take(int64(now), maxPerTick)...)
+	there := func(ref allocation.ShareRef) bool { return s.state.ledgers[ref] != nil }
+	return slices.DeleteFunc(s.state.over.next(maxPerTick, there, compareRefs), func(ref allocation.ShareRef) bool {
+		l := s.state.ledgers[ref].value
+		return l.Periods.End() > now || !s.overEverywhere(l) // the clock may have been ahead before
+	})
 }
 
 // overEverywhere says whether every incarnation that the ledger ever granted to has closed the term, and if none of them can

@@ -65,6 +65,15 @@ func (s *schedule[K]) due(now int64, compare func(a, b K) int) (due []K) {
 	return due
 }
 
+// take is due for no more than so many, which it drops: the earliest ones.
+func (s *schedule[K]) take(now int64, most int) (taken []K) {
+	for len(taken) < most && len(s.heap) > 0 && s.heap[0].at <= now {
+		taken = append(taken, s.heap[0].key)
+		s.drop(s.heap[0].key)
+	}
+	return taken
+}
+
 // scheduleHeap is a heap.Interface.
 type scheduleHeap[K comparable] []*scheduled[K]
 

@@ -47,10 +47,11 @@ type state struct {
 	receiptKeys receiptKeys
 	feed        feed
 
-	opening, following, closing cursor // of the background work
+	opening, following cursor // of the background work
 
 	openings schedule[string]              // of the next term of each budget, by instant
 	ends     schedule[allocation.ShareRef] // of ledgers, by instant
+	over     rota[allocation.ShareRef]     // ledgers whose end was there, and that may not be over everywhere
 	bases    schedule[string]              // of budgets of policy demand, by nanosecond: when their bases are looked at
 
 	asking map[asked]bool // running periods of which some region lacks permits
@@ -75,6 +76,7 @@ func (s *state) clear() {
 	s.deployment, s.standing, s.names, s.changes, s.audit = nil, nil, nil, nil, nil
 	s.budgets, s.hits = map[string]*doc[BudgetDocument]{}, hits{}
 	s.openings, s.ends, s.bases = newSchedule[string](), newSchedule[allocation.ShareRef](), newSchedule[string]()
+	s.over = newRota[allocation.ShareRef]()
 	s.ledgers = map[allocation.ShareRef]*doc[allocation.Ledger]{}
 	s.terms = map[string][]*doc[allocation.Ledger]{}
 	s.closings = map[string]*doc[Closing]{}
