@@ -21,13 +21,21 @@ func (s *Service) closeTerms(ctx context.Context) (closed int, err error) {
 	return eachOf(ctx, s, due, func(ref allocation.ShareRef) (Change, error) { return s.closeTerm(ref), nil })
 }
 
+// overFew is up to how many ledgers each round looks whether they can be closed; rounds follow each change.
+const overFew = 200
+
 // termsOver are ledgers that can be closed. While a region is cut off those that cannot be are more with every hour, so only some
-// are looked at each time. The caller holds the lock.
+// are looked at, and where they are many not in each round. The caller holds the lock.
 func (s *Service) termsOver(now allocation.Instant) []allocation.ShareRef {
 	if s.state.frozen() {
 		return nil
 	}
 	s.state.over.add(s.state.ends.take(int64(now), maxPerTick)...)
+	at := s.now()
+	if ago := at.Sub(s.state.overSeen); len(s.state.over.waiting) > overFew && ago >= 0 && ago < backgroundTick {
+		return nil
+	}
+	s.state.overSeen = at
 	there := func(ref allocation.ShareRef) bool { return s.state.ledgers[ref] != nil }
 	return slices.DeleteFunc(s.state.over.next(maxPerTick, there, compareRefs), func(ref allocation.ShareRef) bool {
 		l := s.state.ledgers[ref].value

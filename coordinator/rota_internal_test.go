@@ -43,12 +43,19 @@ func TestARotaComesToEachInItsTurn(t *testing.T) {
 	}
 }
 
+// setClock is a runtime whose clock a test sets.
+type setClock struct {
+	Real
+	now *time.Time
+}
+
+func (c setClock) Now() time.Time { return *c.now }
+
 // While a region is cut off, ledgers pile up that cannot be closed. If each round looked at all of them, with the lock held, an
 // outage would make the coordinator slow for everybody: with 100,000 minute budgets it took a third of a processor.
 func TestARoundLooksAtSomeOfWhatCannotBeClosed(t *testing.T) {
 	now := time.Date(2026, 12, 1, 12, 0, 0, 0, time.UTC)
-	s := New(Config{})
-	s.state = newState(func() time.Time { return now })
+	s := New(Config{Runtime: setClock{Real{}, &now}})
 	s.state.deployment = &doc[Deployment]{}
 	const many = 2*maxPerTick + 7
 	start := allocation.At(now) - 3600
@@ -63,6 +70,7 @@ func TestARoundLooksAtSomeOfWhatCannotBeClosed(t *testing.T) {
 	}
 	s.state.region("eu").doc = &doc[RegionDocument]{value: RegionDocument{Incarnation: "one"}}
 	for range 3 {
+		now = now.Add(backgroundTick)
 		if due := s.termsOver(allocation.At(now)); len(due) > 0 {
 			t.Fatalf("%d can be closed while their region was not heard of", len(due))
 		}
@@ -74,6 +82,10 @@ func TestARoundLooksAtSomeOfWhatCannotBeClosed(t *testing.T) {
 	contact.Incarnation, contact.StatedThrough = "one", start+120
 	closed := map[allocation.ShareRef]bool{}
 	for round := range 3 {
+		if now = now.Add(backgroundTick / 2); len(s.termsOver(allocation.At(now))) > 0 {
+			t.Fatal("many are looked at again at once")
+		}
+		now = now.Add(backgroundTick / 2)
 		due := s.termsOver(allocation.At(now))
 		if len(due) == 0 || len(due) > maxPerTick {
 			t.Fatalf("round %d closes %d", round, len(due))

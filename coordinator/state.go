@@ -52,6 +52,7 @@ type state struct {
 	openings schedule[string]              // of the next term of each budget, by instant
 	ends     schedule[allocation.ShareRef] // of ledgers, by instant
 	over     rota[allocation.ShareRef]     // ledgers whose end was there, and that may not be over everywhere
+	overSeen time.Time                     // when some of those were looked at
 	bases    schedule[string]              // of budgets of policy demand, by nanosecond: when their bases are looked at
 
 	asking map[asked]bool // running periods of which some region lacks permits
