@@ -59,10 +59,11 @@ type Node struct {
 
 	slots       []*slot
 	voucher     voucher
-	remembered  *Remembered // from a clean stop, until the database answers
-	mu          sync.Mutex  // of what follows and of the catalogue's successor; never held across a store call
-	writers     []Writer    // of the slots, as others may use them
-	incarnation string      // that the catalogue is of
+	remembered  *Remembered     // from a clean stop, until the database answers
+	mu          sync.Mutex      // of what follows and of the catalogue's successor; never held across a store call
+	writers     []Writer        // of the slots, as others may use them
+	missing     map[string]bool // writers of slots that have yet to find their marks gone, which was recorded for them
+	incarnation string          // that the catalogue is of
 	stopped     atomic.Pointer[allocation.Reason]
 	doubt       doubt
 	demand      demandState
@@ -101,7 +102,7 @@ func NewNode(cfg Config, owner Owner) *Node {
 	}
 	n.catalogue.Store(allocation.NewCatalogue(cfg.Region))
 	n.recorder = newRecorder(owner, cfg)
-	n.writers = make([]Writer, cfg.Lanes+1)
+	n.writers, n.missing = make([]Writer, cfg.Lanes+1), map[string]bool{}
 	for i := range n.writers {
 		name := fmt.Sprintf("%s/lane-%d", cfg.Name, i)
 		if i == cfg.Lanes {

@@ -56,8 +56,12 @@ func (s *slot) lost(ctx context.Context, cause error) {
 	if s.gone != "" || s.writer == nil {
 		return
 	}
+	writer := s.writer.Mark().Writer
+	if s.writer = nil; s.node.told(writer) {
+		return // another slot has said so already
+	}
 	s.node.voucher.lose()
-	s.gone, s.cause, s.writer = s.writer.Mark().Writer, cause, nil
+	s.gone, s.cause = writer, cause
 	if err := s.record(ctx); err != nil {
 		s.node.log.Error("record that history was lost", "error", err)
 	}
@@ -92,6 +96,7 @@ func (s *slot) look(ctx context.Context) (Look, error) {
 	}
 	bounded, cancel := n.cfg.Runtime.WithTimeout(ctx, beginWithin)
 	defer cancel()
+	wrote := n.wrote(w)
 	l, err := n.owner.Look(bounded, w)
 	if errors.Is(err, ErrHistoryLost) {
 		s.lost(ctx, err)
@@ -100,6 +105,9 @@ func (s *slot) look(ctx context.Context) (Look, error) {
 		return Look{}, err
 	}
 	n.voucher.see(l.Lineage)
+	if missed := lacks(l, wrote); len(missed) > 0 {
+		return l, s.missed(ctx, missed)
+	}
 	if n.voucher.consider(s.index, len(n.slots), n.ownWriters(), l) {
 		n.vouch(l.Lineage, l.Home, "others that write to the database go on")
 	}

@@ -79,5 +79,6 @@ func Seeds() []Seed {
 		{Seed: 1796090012, For: time.Minute, Reason: "a region stated what it holds to a replica that heard of the freeze only meanwhile, and took its answer for a receipt: all thawed without it"},
 		{Seed: 15172290, For: time.Minute, Reason: "a connection broke in silence, and the only node that knew what its database had lost was crashed before it could say so"},
 		{Seed: 1796500181, For: time.Minute, Reason: "a release fell below what the rows of its region still said of it: the checker took that for spent less in what is lost"},
+		{Seed: 1796720391, For: time.Minute, Reason: "one connection of a node hung, over which alone it would have found its mark gone; the others went on, and the node was stopped before it could say so"},
 	}
 }

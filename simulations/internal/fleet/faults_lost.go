@@ -14,7 +14,7 @@ import (
 // together with what they remember, nobody can know; that is what the runbook says of it, and no fault that a service must
 // survive. So a loss comes where every node of the region serves, and none of them is crashed until it could say what it knows.
 //
-// A node that alone knows what was lost must be able to say so: where it is cut off from the database, or stands still, for
+// A node that alone knows what was lost must be able to say so, over whichever of its connections: where it is cut off from the database, or stands still, for
 // longer than the others wait for it, its permits are sold twice. Losses alone are kinds of their own: see kinds_lost.go.
 
 // mostLosses is how often databases lose history in one run: each time a region begins with nothing.
@@ -22,6 +22,9 @@ const mostLosses = 3
 
 // sparedFor is for how long, at least, no node of a region is crashed that lost history.
 const sparedFor = 8 * time.Second
+
+// lossRemembered bounds how far before it a loss may reach back.
+const lossRemembered = time.Minute
 
 // losing is the fault of a kind of runs, as one among others.
 func losing(kind string) func(*faults) {
@@ -82,8 +85,8 @@ type sparing struct {
 	incarnation string
 }
 
-// spare lets no node of a region be crashed for a while, and until it knows whether what it wrote is there: a connection that
-// broke in silence keeps it from the database for longer than that.
+// spare lets no node of a region be crashed for a while, and until it has said what it knows to be lost: a connection that broke
+// in silence keeps it from the database for longer than that.
 func (x *faults) spare(r *region) {
 	x.spared[r] = sparing{x.fleet.w.Elapsed(), r.db, r.db.Incarnation()}
 }
@@ -92,21 +95,24 @@ func (x *faults) spare(r *region) {
 func (x *faults) spares(p *world.Process) bool {
 	for r, s := range x.spared {
 		if slices.ContainsFunc(r.nodes, func(n *node) bool { return n.process == p }) {
-			return x.fleet.w.Elapsed() < s.at+sparedFor || s.db.Incarnation() == s.incarnation && !x.found(s, p)
+			return x.fleet.w.Elapsed() < s.at+sparedFor || s.db.Incarnation() == s.incarnation && x.knowsAlone(s, p)
 		}
 	}
 	return false
 }
 
-// found says whether a node found its mark in the database since: all that it commits is compared with that, but for what
-// it does to learn of its own and of others' marks.
-func (x *faults) found(s sparing, p *world.Process) bool {
+// knowsAlone says whether something is lost that a node was told to be committed, and it has not recorded that since. It is the
+// one of its writers whose mark is gone that finds it, over whatever connection that stands; the others go on.
+func (x *faults) knowsAlone(s sparing, p *world.Process) bool {
 	for _, c := range slices.Backward(x.fleet.truth.Commits()) {
-		if c.At < s.at {
-			break
+		if c.Process != p.Name() || c.Database != s.db.Name() {
+			continue
 		}
-		if c.Process == p.Name() && c.Database == s.db.Name() && !c.Lost && !slices.Contains([]string{"writer", "look", "resolve"}, c.What) {
+		switch {
+		case c.Lost && c.Acknowledged:
 			return true
+		case c.What == "lose" && !c.Lost, c.At < s.at-lossRemembered:
+			return false
 		}
 	}
 	return false
