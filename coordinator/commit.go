@@ -70,6 +70,7 @@ func (s *Service) actWith(ctx context.Context, life int, decide func() (Change, 
 
 // commit writes one change and waits until the picture shows it.
 func (s *Service) commit(ctx context.Context, life int, change Change) error {
+	shown, _ := s.mirror.Evidence()
 	revision, err := s.commits.commitIn(ctx, life, change)
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -78,7 +79,13 @@ func (s *Service) commit(ctx context.Context, life int, change Change) error {
 	case err != nil:
 		return err
 	}
-	if err := s.mirror.WaitFor(ctx, revision); err != nil {
+	read := s.mirror.WaitFor
+	if revision <= shown {
+		// No write is older than what was seen before it: etcd went back, and came up again before a read could tell. The watch
+		// goes on behind what was seen, and never shows what was written since.
+		read = func(ctx context.Context, _ int64) error { return s.mirror.Reread(ctx) }
+	}
+	if err := read(ctx, revision); err != nil {
 		return fmt.Errorf("%w: %w", errNotShown, err)
 	}
 	return nil
