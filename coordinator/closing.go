@@ -16,7 +16,7 @@ import (
 // were opened, and new ones begin after that.
 func (s *Service) closeTerms(ctx context.Context) (closed int, err error) {
 	s.state.mu.Lock()
-	due := s.termsOver(s.instant())
+	due := s.termsOver()
 	s.state.mu.Unlock()
 	return eachOf(ctx, s, due, func(ref allocation.ShareRef) (Change, error) { return s.closeTerm(ref), nil })
 }
@@ -26,12 +26,13 @@ const overFew = 200
 
 // termsOver are ledgers that can be closed. While a region is cut off those that cannot be are more with every hour, so only some
 // are looked at, and where they are many not in each round. The caller holds the lock.
-func (s *Service) termsOver(now allocation.Instant) []allocation.ShareRef {
+func (s *Service) termsOver() []allocation.ShareRef {
 	if s.state.frozen() {
 		return nil
 	}
-	s.state.over.add(s.state.ends.take(int64(now), maxPerTick)...)
 	at := s.now()
+	now := allocation.At(at)
+	s.state.over.add(s.state.ends.take(int64(now), maxPerTick)...)
 	if ago := at.Sub(s.state.overSeen); len(s.state.over.waiting) > overFew && ago >= 0 && ago < backgroundTick {
 		return nil
 	}

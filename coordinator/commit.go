@@ -79,13 +79,14 @@ func (s *Service) commit(ctx context.Context, life int, change Change) error {
 	case err != nil:
 		return err
 	}
-	read := s.mirror.WaitFor
 	if revision <= shown {
 		// No write is older than what was seen before it: etcd went back, and came up again before a read could tell. The watch
 		// goes on behind what was seen, and never shows what was written since.
-		read = func(ctx context.Context, _ int64) error { return s.mirror.Reread(ctx) }
+		err = s.mirror.Reread(ctx)
+	} else {
+		err = s.mirror.WaitFor(ctx, revision)
 	}
-	if err := read(ctx, revision); err != nil {
+	if err != nil {
 		return fmt.Errorf("%w: %w", errNotShown, err)
 	}
 	return nil

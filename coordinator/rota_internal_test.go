@@ -71,7 +71,7 @@ func TestARoundLooksAtSomeOfWhatCannotBeClosed(t *testing.T) {
 	s.state.region("eu").doc = &doc[RegionDocument]{value: RegionDocument{Incarnation: "one"}}
 	for range 3 {
 		now = now.Add(backgroundTick)
-		if due := s.termsOver(allocation.At(now)); len(due) > 0 {
+		if due := s.termsOver(); len(due) > 0 {
 			t.Fatalf("%d can be closed while their region was not heard of", len(due))
 		}
 	}
@@ -82,11 +82,11 @@ func TestARoundLooksAtSomeOfWhatCannotBeClosed(t *testing.T) {
 	contact.Incarnation, contact.StatedThrough = "one", start+120
 	closed := map[allocation.ShareRef]bool{}
 	for round := range 3 {
-		if now = now.Add(backgroundTick / 2); len(s.termsOver(allocation.At(now))) > 0 {
+		if now = now.Add(backgroundTick / 2); len(s.termsOver()) > 0 {
 			t.Fatal("many are looked at again at once")
 		}
 		now = now.Add(backgroundTick / 2)
-		due := s.termsOver(allocation.At(now))
+		due := s.termsOver()
 		if len(due) == 0 || len(due) > maxPerTick {
 			t.Fatalf("round %d closes %d", round, len(due))
 		}

@@ -57,7 +57,7 @@ func (s *slot) lost(ctx context.Context, cause error) {
 		return
 	}
 	writer := s.writer.Mark().Writer
-	if s.writer = nil; s.node.told(writer) {
+	if s.writer = nil; s.node.forgetMissing(writer) {
 		return // another slot has said so already
 	}
 	s.node.voucher.lose()

@@ -56,8 +56,8 @@ func (s *slot) missed(ctx context.Context, marks []allocation.Mark) error {
 	return nil
 }
 
-// told says whether it was recorded that the mark of a writer is gone, which will not be used any more.
-func (n *Node) told(writer string) bool {
+// forgetMissing says whether it was recorded that the mark of a writer is gone, and forgets it: the writer is used no more.
+func (n *Node) forgetMissing(writer string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	defer delete(n.missing, writer)

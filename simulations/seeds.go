@@ -17,7 +17,7 @@ type Seed struct {
 // Seeds are all of them.
 func Seeds() []Seed { return slices.Concat(firstSeeds(), lostSeeds()) }
 
-// firstSeeds are those of the first weeks.
+// firstSeeds are all but lostSeeds.
 func firstSeeds() []Seed {
 	return []Seed{
 		{Seed: 100055, Reason: "a contact heard by a replica whose clock was far ahead kept later ones from being written: no term was closed"},

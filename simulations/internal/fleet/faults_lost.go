@@ -14,8 +14,9 @@ import (
 // together with what they remember, nobody can know; that is what the runbook says of it, and no fault that a service must
 // survive. So a loss comes where every node of the region serves, and none of them is crashed until it could say what it knows.
 //
-// A node that alone knows what was lost must be able to say so, over whichever of its connections: where it is cut off from the database, or stands still, for
-// longer than the others wait for it, its permits are sold twice. Losses alone are kinds of their own: see kinds_lost.go.
+// A node that alone knows what was lost must be able to say so, over whichever of its connections: where it is cut off from the
+// database, or stands still, for longer than the others wait for it, its permits are sold twice. Losses alone are kinds of their
+// own: see kinds_lost.go.
 
 // mostLosses is how often databases lose history in one run: each time a region begins with nothing.
 const mostLosses = 3
