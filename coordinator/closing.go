@@ -105,7 +105,7 @@ func (s *Service) closeTerm(ref allocation.ShareRef) Change {
 	c.enterPeriods(l.value, usage)
 	key := closingKey(ref.Budget, ref.Term)
 	change := Change{
-		Reads:   []Item{l.item, s.state.closings[key].known(key)},
+		Reads:   append(s.state.formerItems(l.value), l.item, s.state.closings[key].known(key)),
 		Puts:    []Item{put(key, c)},
 		Deletes: []string{l.item.Key},
 	}
@@ -136,7 +136,11 @@ func (s *state) statedUnder(h allocation.Holder, ref allocation.ShareRef, under 
 	if r == nil {
 		return false
 	}
-	sh := r.shards[allocation.ShardOf(ref.Budget)]
+	n := allocation.ShardOf(ref.Budget)
+	sh := r.shards[n]
+	if f := r.formerOf(n, h.Incarnation); f != nil && (sh == nil || sh.incarnation != h.Incarnation) {
+		sh = &f.shard
+	}
 	if sh == nil || sh.incarnation != h.Incarnation || sh.under != under {
 		return false
 	}

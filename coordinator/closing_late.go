@@ -39,7 +39,6 @@ type lateShare struct {
 func (s *Service) enterLate(ctx context.Context, call allocation.SyncCall, arrived time.Time, refused bool) error {
 	h := allocation.Holder{Region: call.Region, Incarnation: call.Incarnation}
 	s.state.mu.Lock()
-	inEtcd, elsewhere := s.lateOf(call, arrived, refused)
 	former := refused && !call.Lost && s.state.isFormer(h)
 	s.state.mu.Unlock()
 	if former {
@@ -47,6 +46,9 @@ func (s *Service) enterLate(ctx context.Context, call allocation.SyncCall, arriv
 			return err
 		}
 	}
+	s.state.mu.Lock()
+	inEtcd, elsewhere := s.lateOf(call, arrived, refused) // also of what was closed while the others were entered
+	s.state.mu.Unlock()
 	entered := 0
 	for part := range slices.Chunk(inEtcd, maxCountsPerTxn) {
 		var records int

@@ -15,7 +15,7 @@ import (
 // closed its word goes into the record (see closing_late.go). Of one that is open it is kept here until the term closes, or
 // the record would say for good that nothing is known of what was spent.
 //
-//	             former call ──refused──▶ statement ──raises──▶ Stranding.Former, in etcd ──closing──▶ ClosedRegion.Spent
+//	             former call ──refused──▶ statement ──raises──▶ its document (former.go) ──closing──▶ ClosedRegion.Spent
 //	returned, generation, shares: nothing of them counts (invariant 8), and the ledger is not touched
 //
 // No permit moves: what was granted to it and not returned stays out to the period's end. What is known to be spent only goes
@@ -70,8 +70,8 @@ func (s *Service) enterFormer(ctx context.Context, h allocation.Holder, statemen
 				return fmt.Errorf("keep what a former incarnation states: %w", err)
 			}
 			s.state.mu.Lock()
-			for ref, st := range raised {
-				s.state.rememberFormer(h, ref, st)
+			for ref, said := range raised { // known from the document, but where that has no room for it
+				s.state.regions[h.Region].makeFormer(st.Shard, h.Incarnation).raise(ref, said)
 			}
 			s.state.mu.Unlock()
 			entered += len(raised)
@@ -83,17 +83,18 @@ func (s *Service) enterFormer(ctx context.Context, h allocation.Holder, statemen
 	return nil
 }
 
-// formerChange is the change of the history of stranded permits, and what it raises. What was never recorded as stranded, as
-// all of it was known to be spent, has no place there; it is kept in memory, and by the next look of the tracker.
-func (s *Service) formerChange(h allocation.Holder, shard int, shares []allocation.ShareStatement, raised map[allocation.ShareRef]allocation.ShareStatement) Change {
-	key := strandingKey(h.Region, shard)
-	cur := s.state.strandings[key]
-	next := StrandingDocument{}
-	if cur != nil {
-		next = cur.value
-		next.Entries = slices.Clone(next.Entries)
+// formerChange is the change of its document, and of the history of what was stranded with it. It rests on the ledgers that it is
+// about, as their closing rests on the document: what a closing did not count goes into its record.
+func (s *Service) formerChange(h allocation.Holder, n int, shares []allocation.ShareStatement, raised map[allocation.ShareRef]allocation.ShareStatement) (change Change) {
+	key := formerKey(h.Region, n, h.Incarnation)
+	f := s.state.regions[h.Region].formerOf(n, h.Incarnation)
+	next, doc := shard{incarnation: h.Incarnation, shares: map[allocation.ShareRef]allocation.ShareStatement{}, number: 1}, (*doc[StatementDocument])(nil)
+	if f != nil {
+		next, doc = f.shard, f.doc
+		next.shares = maps.Clone(f.shares)
 	}
-	write := false
+	change.Reads = []Item{doc.known(key)}
+	late := map[string]int64{} // by budget
 	for _, said := range shares {
 		ref := allocation.ShareRef{Budget: said.Budget, Term: said.Term}
 		l := s.state.ledgers[ref]
@@ -101,33 +102,19 @@ func (s *Service) formerChange(h allocation.Holder, shard int, shares []allocati
 			continue
 		}
 		known, _ := s.lastStatement(h, ref)
-		st, more := raisedBy(known, inTerm(said, l.value))
-		if more {
+		if st, more := raisedBy(known, inTerm(said, l.value)); more {
+			next.raise(ref, st)
+			change.Reads = append(change.Reads, l.item)
+			late[ref.Budget] = allocation.SumUp(late[ref.Budget], spentOf(st)-spentOf(known))
 			raised[ref] = st
 		}
-		i := newestOf(next.Entries, h, said.Budget)
-		if i < 0 {
-			continue
-		}
-		e := &next.Entries[i]
-		// This replica may have heard in memory what etcd has not.
-		at := slices.IndexFunc(e.Former, func(f allocation.ShareStatement) bool { return f.Term == ref.Term })
-		if at >= 0 {
-			known = e.Former[at]
-		}
-		if _, more := raisedBy(known, st); !more {
-			continue
-		}
-		if e.Former = slices.Clone(e.Former); at < 0 {
-			at, e.Former = len(e.Former), append(e.Former, allocation.ShareStatement{})
-		}
-		e.Former[at], write = st, true
-		e.LateSpent = allocation.SumUp(e.LateSpent, spentOf(st)-spentOf(known))
 	}
-	if !write {
+	if len(raised) == 0 && (f == nil || f.written()) {
 		return Change{}
 	}
-	return Change{Reads: []Item{cur.item}, Puts: []Item{next.bounded(key, s.now())}}
+	change.Puts = []Item{{Key: key, Value: statementValue(h.Region, n, &next)}}
+	s.state.addLateSpent(&change, h, late, s.now())
+	return change
 }
 
 // inTerm is an account without what is not of the ledger's periods, and without what does not count of a former incarnation.
@@ -150,46 +137,6 @@ func newestOf(entries []Stranding, h allocation.Holder, budget string) int {
 	return -1
 }
 
-// rememberFormer keeps an account of a former incarnation in memory; it never takes back what is known.
-func (s *state) rememberFormer(h allocation.Holder, ref allocation.ShareRef, st allocation.ShareStatement) {
-	if s.ledgers[ref] == nil { // so it is bounded by what is open
-		return
-	}
-	if s.formers[h] == nil {
-		s.formers[h] = map[allocation.ShareRef]allocation.ShareStatement{}
-	}
-	if before, known := s.formers[h][ref]; known {
-		st, _ = raisedBy(st, before)
-	}
-	s.formers[h][ref] = st
-}
-
-// formerStatement is what a former incarnation last stated of a share, as this replica heard it and as it was recorded.
-func (s *state) formerStatement(h allocation.Holder, ref allocation.ShareRef) (st allocation.ShareStatement) {
-	st = s.formers[h][ref]
-	d := s.strandings[strandingKey(h.Region, allocation.ShardOf(ref.Budget))]
-	if d == nil {
-		return st
-	}
-	for i := range d.value.Entries {
-		e := &d.value.Entries[i]
-		if e.Budget != ref.Budget || e.Incarnation != h.Incarnation {
-			continue
-		}
-		for _, f := range e.Former {
-			if f.Term != ref.Term {
-				continue
-			}
-			if st.Generation.Number == 0 {
-				st = f
-			} else {
-				st, _ = raisedBy(st, f)
-			}
-		}
-	}
-	return st
-}
-
 // isFormer says whether an incarnation was replaced, and is known to have been.
 func (s *state) isFormer(h allocation.Holder) bool {
 	r := s.regions[h.Region]
@@ -200,22 +147,7 @@ func (s *state) isFormer(h allocation.Holder) bool {
 	return d != nil && d.value.Incarnation != h.Incarnation && slices.Contains(d.value.Former, h.Incarnation)
 }
 
-// forgetClosed takes out of the record what former incarnations stated of terms that are closed: their records have it.
-func (s *state) forgetClosed(e *Stranding) {
-	if !slices.ContainsFunc(e.Former, func(f allocation.ShareStatement) bool { return s.isClosedTerm(f) }) {
-		return
-	}
-	e.Former = slices.DeleteFunc(slices.Clone(e.Former), s.isClosedTerm)
-	if len(e.Former) == 0 {
-		e.Former = nil
-	}
-}
-
-func (s *state) isClosedTerm(f allocation.ShareStatement) bool {
-	return s.ledgers[allocation.ShareRef{Budget: f.Budget, Term: f.Term}] == nil
-}
-
-// addLateSpent adds to the history of stranded permits what a former incarnation turned out to have spent in closed terms, by
+// addLateSpent adds to the history of stranded permits what a former incarnation turned out to have spent, by
 // budget: the last record of each says so, though it has ended.
 func (s *state) addLateSpent(change *Change, h allocation.Holder, spent map[string]int64, now time.Time) {
 	docs := map[string]StrandingDocument{}

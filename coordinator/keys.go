@@ -17,6 +17,7 @@ import (
 //	/tranche/regions/REGION                    one region: incarnation, home, draining
 //	/tranche/contacts/REGION                   last contact: when, clock, closed_before, marks
 //	/tranche/statements/REGION/SHARD           what the owner last stated of a shard (3 digits)
+//	/tranche/formers/REGION/SHARD/INCARNATION  what an incarnation that was replaced last stated of it
 //	/tranche/rebalances/ID                     a manual rebalance
 //	/tranche/plans/ID                          rebalances of all budgets that a selector found
 //	/tranche/strandings/REGION/SHARD           the history of what was stranded; with writeoffs/, compensations/ and

@@ -71,19 +71,21 @@ func (s *Service) dueOf(r *region, now time.Time) (due []Change) {
 		w.allowance = min(persistRate, w.allowance+int(min(1, passed.Seconds())*persistRate))
 	}
 	w.refilled = now
-	take := func(item Item, known Item) {
+	take := func(item Item, known Item) (more bool) {
 		w.allowance -= len(item.Value)
 		due = append(due, Change{Reads: []Item{known}, Puts: []Item{item}})
+		return w.allowance > 0
 	}
 	if writable(w.contactAt, now) && r.contactUnwritten() {
 		w.contactAt = now
 		take(put(contactKey(r.name), r.contact), r.contactDoc.known(contactKey(r.name)))
 	}
+	s.state.dueFormers(r, now, take)
 	var waiting []int
 	for n, sh := range r.shards {
 		if sh.written() {
 			sh.unwritten = time.Time{}
-		} else if writable(w.shards[n], now) {
+		} else if writable(w.shards[n], now) && s.state.formersWritten(r, n) {
 			waiting = append(waiting, n)
 		}
 	}

@@ -27,6 +27,7 @@ type region struct {
 	contact     Contact              // the newest that was heard by any replica
 	contactDoc  *doc[Contact]
 	shards      map[int]*shard
+	formers     map[int]map[string]*former                    // what incarnations that were replaced stated, by shard
 	stated      map[allocation.ShareRef]allocation.Generation // the generation of each share that the owner has stored
 	queue       *queue
 	told        map[allocation.ShareRef]telling // shares of the queue that were sent
@@ -76,7 +77,7 @@ func (s *state) region(name string) *region {
 	r := s.regions[name]
 	if r == nil {
 		r = &region{
-			name: name, shards: map[int]*shard{}, stated: map[allocation.ShareRef]allocation.Generation{},
+			name: name, shards: map[int]*shard{}, formers: map[int]map[string]*former{}, stated: map[allocation.ShareRef]allocation.Generation{},
 			queue: newQueue(), told: map[allocation.ShareRef]telling{}, closed: newQueue(), closedTimes: map[allocation.ShareRef]int{},
 		}
 		s.regions[name] = r
@@ -84,6 +85,20 @@ func (s *state) region(name string) *region {
 		s.ordered = slices.Insert(s.ordered, i, r)
 	}
 	return r
+}
+
+// clear forgets what the store says, and not what was heard.
+func (r *region) clear() {
+	r.doc, r.tomb, r.contactDoc = nil, nil, nil
+	r.queue = newQueue()
+	for _, sh := range r.shards {
+		sh.doc = nil
+	}
+	for _, list := range r.formers {
+		for _, f := range list {
+			f.doc = nil
+		}
+	}
 }
 
 // holder is the incarnation that ledgers may grant to: one that its owner is known to have stored.
@@ -139,8 +154,12 @@ func (r *region) forget(ref allocation.ShareRef) {
 	r.queue.remove(ref)
 	delete(r.told, ref)
 	delete(r.stated, ref)
-	if sh := r.shards[allocation.ShardOf(ref.Budget)]; sh != nil {
+	n := allocation.ShardOf(ref.Budget)
+	if sh := r.shards[n]; sh != nil {
 		delete(sh.shares, ref)
+	}
+	for _, f := range r.formers[n] {
+		delete(f.shares, ref)
 	}
 }
 
@@ -194,14 +213,15 @@ func (s *state) enterStatement(e Event) error {
 		d.value.Shares = nil // they are kept by share
 		defer r.keepPromises()
 		if sh.incarnation != "" && r.doc != nil && r.doc.value.Incarnation != d.value.Incarnation {
-			return // a former incarnation's
+			s.keepFormer(r, d.value.Shard, d.value.shard(shares))
+			return
 		}
 		// What another replica was told: the highest number wins whole.
 		if sh.incarnation == d.value.Incarnation && d.value.Number <= sh.number {
 			return
 		}
 		if sh.incarnation != d.value.Incarnation {
-			s.keepFormer(r, sh)
+			s.keepFormer(r, d.value.Shard, sh)
 		}
 		sh.incarnation, sh.number, sh.under, sh.at, sh.unwritten = d.value.Incarnation, d.value.Number, d.value.History, d.value.At, time.Time{}
 		if sh.dropped = false; d.value.Trimmed {

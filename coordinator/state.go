@@ -93,11 +93,7 @@ func (s *state) clear() {
 	s.receiptKeys = receiptKeys{}
 	s.feed.clear()
 	for _, r := range s.regions {
-		r.doc, r.tomb, r.contactDoc = nil, nil, nil
-		r.queue = newQueue()
-		for _, sh := range r.shards {
-			sh.doc = nil
-		}
+		r.clear()
 	}
 }
 
@@ -149,6 +145,8 @@ func (s *state) enter(e Event) {
 		err = s.enterContact(e)
 	case "statements":
 		err = s.enterStatement(e)
+	case "formers":
+		err = s.enterFormerDocument(e)
 	case "rebalances":
 		delete(s.rebalances, keyName(e.Key))
 		err = enter(e, func(d *doc[Rebalance]) { s.rebalances[d.value.ID] = d })

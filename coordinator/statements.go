@@ -150,7 +150,7 @@ func (s *Service) enterStatements(call allocation.SyncCall, arrived time.Time) [
 		}
 		whole := st.Base == 0
 		if sh.incarnation != call.Incarnation {
-			s.state.keepFormer(r, sh)
+			s.state.keepFormer(r, st.Shard, sh)
 			sh.incarnation, sh.number, sh.shares, sh.dropped = call.Incarnation, 0, nil, false
 		}
 		if newer && joins {

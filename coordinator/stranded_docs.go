@@ -80,8 +80,7 @@ type Stranding struct {
 	How         string     `json:"how,omitempty"`
 	LateSpent   int64      `json:"late_spent,omitempty"` // what it turned out to have spent meanwhile, also when it was said after the end
 
-	// Former is what an incarnation that was replaced last stated, of terms that are not closed. Its successor's statements take
-	// the place of its own. It outlives the end of the record: the term may close long after.
+	// Former is where an older program kept what an incarnation that was replaced last stated: see former.go.
 	Former []allocation.ShareStatement `json:"former,omitempty"`
 }
 
@@ -207,8 +206,7 @@ type strandedDocs struct {
 	overrides     map[string]*doc[Override]          // by id
 	refusals      map[string]*doc[RefusalDocument]   // by region
 	rates         rates
-	formers       map[allocation.Holder]map[allocation.ShareRef]allocation.ShareStatement // that this replica heard itself
-	left          map[allocation.ShareRef]bool                                            // ledgers that name incarnations that are not current
+	left          map[allocation.ShareRef]bool // ledgers that name incarnations that are not current
 }
 
 func (d *strandedDocs) clear() {
@@ -216,9 +214,6 @@ func (d *strandedDocs) clear() {
 	d.compensations, d.refusals = map[string]*doc[Compensation]{}, map[string]*doc[RefusalDocument]{}
 	d.overrides = map[string]*doc[Override]{}
 	d.left = map[allocation.ShareRef]bool{}
-	if d.formers == nil {
-		d.formers = map[allocation.Holder]map[allocation.ShareRef]allocation.ShareStatement{}
-	}
 }
 
 // enterStranded takes one change of these documents; false if it is of another kind.
@@ -228,7 +223,7 @@ func (s *state) enterStranded(kind string, e Event) (bool, error) {
 		delete(s.strandings, e.Key)
 		region, _, _ := strings.Cut(keyName(e.Key), "/")
 		s.feed.touch(topic{'r', region})
-		return true, enter(e, func(d *doc[StrandingDocument]) { s.strandings[e.Key] = d })
+		return true, enter(e, func(d *doc[StrandingDocument]) { s.enterStranding(d) })
 	case "writeoffs":
 		delete(s.writeOffs, keyName(e.Key))
 		return true, enter(e, func(d *doc[WriteOff]) { s.writeOffs[d.value.ID] = d })
@@ -273,14 +268,15 @@ func (s *state) currentOf(region string) (allocation.Holder, bool) {
 	return r.holder()
 }
 
-// keepFormer remembers what an incarnation last stated of a shard, before its successor's statements take their place.
-func (s *state) keepFormer(r *region, sh *shard) {
-	if sh.incarnation == "" {
-		return
-	}
-	h := allocation.Holder{Region: r.name, Incarnation: sh.incarnation}
-	for ref, st := range sh.shares {
-		s.rememberFormer(h, ref, st)
+// enterStranding takes in one document. What an older program kept in it goes to where it is kept now.
+func (s *state) enterStranding(d *doc[StrandingDocument]) {
+	s.strandings[d.item.Key] = d
+	for _, e := range d.value.Entries {
+		for _, st := range e.Former {
+			if ref := (allocation.ShareRef{Budget: st.Budget, Term: st.Term}); s.ledgers[ref] != nil {
+				s.region(e.Region).makeFormer(d.value.Shard, e.Incarnation).raise(ref, st)
+			}
+		}
 	}
 }
 

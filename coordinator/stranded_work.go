@@ -47,17 +47,7 @@ func (s *Service) sweepStranded() (due []Item) {
 			due = append(due, d.item)
 		}
 	}
-	for h := range s.state.formers {
-		for ref := range s.state.formers[h] {
-			if s.state.ledgers[ref] == nil {
-				delete(s.state.formers[h], ref)
-			}
-		}
-		if len(s.state.formers[h]) == 0 {
-			delete(s.state.formers, h)
-		}
-	}
-	return due
+	return append(due, s.state.sweepFormers()...)
 }
 
 // holderOf finds the one line that an operator means, by its budget, region and, where there are several, incarnation.

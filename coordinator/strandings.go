@@ -119,9 +119,6 @@ func (s *Service) lookAtShard(key shardOf, lines map[strandingID]StrandedLine, n
 	if !write {
 		return Change{}
 	}
-	for i := range next.Entries {
-		s.state.forgetClosed(&next.Entries[i])
-	}
 	item := next.bounded(name, now)
 	return Change{Reads: []Item{cur.known(name)}, Puts: []Item{item}}
 }
@@ -142,8 +139,7 @@ func (l StrandedLine) holdsSomething() bool {
 	return l.Exposed > 0 || l.Unseen > 0 || l.Ahead != nil && (l.Ahead.Exposed > 0 || l.Ahead.Unseen > 0)
 }
 
-// bounded is the document within its bounds: of what has ended the oldest goes first, and what former incarnations stated
-// last.
+// bounded is the document within its bounds: of what has ended the oldest goes first.
 func (d StrandingDocument) bounded(key string, now time.Time) Item {
 	d.Entries = slices.DeleteFunc(d.Entries, func(e Stranding) bool { return e.Ended != nil && now.Sub(*e.Ended) > strandedRetention })
 	for {
@@ -153,10 +149,6 @@ func (d StrandingDocument) bounded(key string, now time.Time) Item {
 		}
 		if i := slices.IndexFunc(d.Entries, func(e Stranding) bool { return e.Ended != nil }); i >= 0 {
 			d.Entries = slices.Delete(d.Entries, i, i+1)
-			continue
-		}
-		if i := slices.IndexFunc(d.Entries, func(e Stranding) bool { return e.Former != nil }); i >= 0 {
-			d.Entries[i].Former = nil
 			continue
 		}
 		d.Entries = d.Entries[:len(d.Entries)-1] // the last was the least when it was opened
@@ -179,22 +171,8 @@ func (s *Service) beginStranding(line StrandedLine, now time.Time) Stranding {
 	if e.Period.Start > e.Counted {
 		e.SpentAtCut = nil // the region was away before the period began
 	}
-	s.keepStated(&e, now)
 	s.count(&e, now)
 	return e
-}
-
-// keepStated keeps in the record what an incarnation last stated that was replaced: the documents of statements will show
-// its successor's.
-func (s *Service) keepStated(e *Stranding, now time.Time) {
-	if e.Cause != CauseLostHistory || len(e.Former) > 0 {
-		return
-	}
-	for _, l := range s.state.opened(e.Budget, allocation.At(now)) {
-		if st, _ := s.lastStatement(e.holder(), refOf(l.value)); st.Generation.Number > 0 {
-			e.Former = append(e.Former, st)
-		}
-	}
 }
 
 // count brings what grows with time up to now.
@@ -241,7 +219,6 @@ func (s *Service) goOn(e *Stranding, line StrandedLine, there bool, now time.Tim
 	}
 	if line.Remainder != e.Latest && line.Period == e.Period || line.Cause != e.Cause {
 		e.Latest, e.Cause, write = line.Remainder, line.Cause, true
-		s.keepStated(e, now)
 	}
 	later := total(e.RefusedBy).Requests > total(was.RefusedBy).Requests && time.Duration(e.Counted-was.Counted)*time.Second >= refusedEvery
 	return write || later
