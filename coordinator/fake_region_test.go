@@ -19,6 +19,7 @@ type fakeRegion struct {
 	home        allocation.Home
 	marks       []allocation.Mark
 	ended       []string
+	past        []allocation.Mark // of those whose end was acknowledged
 	shares      map[allocation.ShareRef]allocation.Share
 	used        map[allocation.ShareRef]map[allocation.UsageKey]allocation.Usage
 	changed     map[allocation.ShareRef]int64 // the statement that said it last; 0: none has
@@ -150,7 +151,13 @@ func (f *fakeRegion) apply(a allocation.SyncAnswer) {
 	}
 	f.regions = slices.DeleteFunc(mergeRegions(f.regions, a.Regions), func(n string) bool { return slices.Contains(a.Removed, n) })
 	if a.Refusal != "" {
-		missing := slices.ContainsFunc(a.Contradicted, func(m allocation.Mark) bool { return !slices.ContainsFunc(f.marks, m.Holds) })
+		missing := slices.ContainsFunc(a.Contradicted, func(m allocation.Mark) bool {
+			if slices.ContainsFunc(f.past, m.Holds) { // etcd lost that it ended
+				f.ended = append(f.ended, m.Writer)
+				return false
+			}
+			return !slices.ContainsFunc(f.marks, m.Holds)
+		})
 		f.lost = f.lost || missing || len(a.Contradicted) == 0 && a.Incarnation != f.incarnation
 		return
 	}

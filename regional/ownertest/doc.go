@@ -46,6 +46,8 @@ func Run(t *testing.T, open func(t *testing.T, idle bool) Opened) {
 		{"a new owner", false, testNew},
 		{"writers and marks", false, testMarks},
 		{"a writer whose mark is gone", false, testMarkGone},
+		{"an ended writer is remembered", false, testEndedIsRemembered},
+		{"an ended writer is missed", false, testEndedIsMissed},
 		{"a context that ended before", false, testEndedContext},
 		{"an unknown outcome", false, testUnknownOutcome},
 		{"admit", false, testAdmit},

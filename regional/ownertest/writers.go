@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"tranche/allocation"
 	"tranche/regional"
@@ -96,6 +97,67 @@ func testMarkGone(o *owner) {
 	o.mustBe(err, regional.ErrHistoryLost)
 	if ok, err := o.charge(o.second, allocation.Spend, "two", 1, a); err != nil || !ok {
 		o.Fatal("another writer is lost, too:", ok, err)
+	}
+}
+
+// A writer has ended, that was acknowledged, and its row is gone. Then etcd goes back to before it, and its mark is missed. An owner
+// that took that for lost history would begin anew, with nothing, after each restore of an etcd from before its nodes were restarted.
+func testEndedIsRemembered(o *owner) {
+	o.joined(100, "a")
+	w := o.writer(o.Owner)
+	early := w.Mark()
+	if ok, err := o.charge(w, allocation.Spend, "zero", 1, o.key("a", 0)); err != nil || !ok {
+		o.Fatal(ok, err)
+	}
+	o.must(w.End(o.Context()))
+	last := w.Mark()
+	acknowledged := o.answer()
+	acknowledged.EndedAcknowledged = []string{last.Writer}
+	ended := func() []string {
+		o.Helper()
+		call, err := o.Owner.Statements(o.Context(), o.w, nil)
+		o.must(err)
+		return call.Ended
+	}
+	miss := o.answer()
+	miss.Refusal, miss.Detail = "history_lost", "a mark is gone"
+	for _, m := range []allocation.Mark{last, early, last} {
+		o.apply(acknowledged)
+		if list := ended(); len(list) != 0 {
+			o.Fatalf("ended %v, after that was acknowledged", list)
+		}
+		miss.Contradicted = []allocation.Mark{m, o.second.Mark()}
+		o.apply(miss)
+		if l := o.load(); l.Lost || l.Stopped != "" {
+			o.Fatalf("it has lost nothing: %+v", l)
+		}
+		if list := ended(); len(list) != 1 || list[0] != last.Writer {
+			o.Fatalf("ended %v: nobody hears why the mark is gone", list)
+		}
+	}
+	o.apply(acknowledged)
+	seal, err := o.Owner.Seal(o.Context(), "")
+	o.must(err)
+	if !slices.Contains(seal.Marks, last) || !slices.Contains(seal.Ended, last.Writer) {
+		o.Fatalf("the seal shows %+v, ended %v", seal.Marks, seal.Ended)
+	}
+}
+
+// One that the writer left later than the row says was committed, and is lost.
+func testEndedIsMissed(o *owner) {
+	o.joined(100, "a")
+	w := o.writer(o.Owner)
+	o.must(w.End(o.Context()))
+	answer := o.answer()
+	answer.EndedAcknowledged = []string{w.Mark().Writer}
+	o.apply(answer)
+	more := w.Mark()
+	more.Count++
+	miss := o.answer()
+	miss.Refusal, miss.Contradicted = "history_lost", []allocation.Mark{more}
+	o.apply(miss)
+	if l := o.load(); !l.Lost {
+		o.Fatalf("%+v", l)
 	}
 }
 

@@ -132,8 +132,10 @@ func (a *application) refused(ctx context.Context, b *pgx.Batch) (*pgx.Batch, er
 	answer := a.answer
 	overtaken, err := a.holdsAll(ctx, answer.Contradicted)
 	switch {
-	case err != nil || overtaken:
+	case err != nil:
 		return nil, err
+	case overtaken:
+		b.Queue(recallWriters, writersOf(answer.Contradicted))
 	case a.life.incarnation != "" && (len(answer.Contradicted) > 0 || answer.Incarnation != a.life.incarnation):
 		b.Queue(loseOwner, string(allocation.HistoryLost), answer.Detail)
 	default:
@@ -142,19 +144,24 @@ func (a *application) refused(ctx context.Context, b *pgx.Batch) (*pgx.Batch, er
 	return b, nil
 }
 
-// holdsAll says whether a refusal rests on marks only, and the database still holds every one of them: the call was
-// overtaken by a later one of another node, which told the coordinator newer marks. Nothing is lost then.
-func (a *application) holdsAll(ctx context.Context, marks []allocation.Mark) (bool, error) {
-	if len(marks) == 0 {
-		return false, nil
-	}
+func writersOf(marks []allocation.Mark) []string {
 	writers := make([]string, len(marks))
 	for i, m := range marks {
 		writers[i] = m.Writer
 	}
+	return writers
+}
+
+// holdsAll says whether a refusal rests on marks only, and the database still holds every one of them: the call was
+// overtaken by a later one of another node, which told the coordinator newer marks; or etcd went back, and knows writers again
+// that have ended. Nothing is lost then.
+func (a *application) holdsAll(ctx context.Context, marks []allocation.Mark) (bool, error) {
+	if len(marks) == 0 {
+		return false, nil
+	}
 	now := map[string]allocation.Mark{}
 	q := &pgx.Batch{}
-	q.Queue(selectMarksOf, writers).Query(func(rows pgx.Rows) error {
+	q.Queue(selectMarksOf, writersOf(marks)).Query(func(rows pgx.Rows) error {
 		var m allocation.Mark
 		_, err := pgx.ForEachRow(rows, []any{&m.Writer, &m.Count, &m.Value}, func() error {
 			now[m.Writer] = m

@@ -105,7 +105,7 @@ func (s *Store) Contents(ctx context.Context) (Contents, error) {
 	b.Queue(beginRO)
 	b.Queue(plainText)
 	s.queueOwner(b, noChanges, 0, &c.Loaded)
-	b.Queue(selectMarks).Query(func(rows pgx.Rows) error {
+	b.Queue(selectAllMarks).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			m, err := scanMark(rows)
 			if err != nil {

@@ -137,10 +137,23 @@ where s.shard = w.shard and w.number <= s.number
 delete from tranche.statements as t using tranche.shards as s
 where s.shard = t.shard and t.shard = any($1::smallint[]) and t.number < s.acked`
 
+	// Their last marks stay: etcd may go back to before they ended.
 	deleteWriters = `
-delete from tranche.writers where writer = any($1::text[]) and ended is not null`
+with ended as (delete from tranche.writers where writer = any($1::text[]) and ended is not null returning writer, count, value, ended, former)
+insert into tranche.ended_writers (writer, count, value, ended)
+select writer, count, value, ended from ended where not former order by writer
+on conflict on constraint ended_writers_pk do nothing`
 
-	selectMarksOf = `select writer, count, value from tranche.writers where writer = any ($1::text[])`
+	// Those whose end etcd lost are stated once more.
+	recallWriters = `
+with ended as (delete from tranche.ended_writers where writer = any($1::text[]) returning writer, count, value, ended)
+insert into tranche.writers (writer, name, count, value, ended)
+select writer, '', count, value, ended from ended order by writer
+on conflict on constraint writers_pk do nothing`
+
+	selectMarksOf = `
+select writer, count, value from tranche.writers where writer = any ($1::text[])
+union all select writer, count, value from tranche.ended_writers where writer = any ($1::text[])`
 
 	stopOwner = `
 update tranche.owner set stopped = $1, detail = $2 where id = 1 and stopped = ''`

@@ -70,6 +70,7 @@ update tranche.shards as s set acked = 0 from acked where s.shard = acked.shard`
 
 	// The rows stay, so that a writer can tell that its marks were of a former incarnation.
 	retireWriters = `update tranche.writers set former = true, vouched = false where not former`
+	forgetWriters = `delete from tranche.ended_writers`
 
 	sealShares = `update tranche.shares set sealed = true, changed = pg_current_xact_id() where not sealed`
 	sealUsage  = `update tranche.usage set sealed = true, changed = pg_current_xact_id() where not sealed`

@@ -111,6 +111,11 @@ from mine where t.shard = mine.shard and t.number = mine.number`
 delete from tranche.statements as t using tranche.shards as s
 where s.shard = t.shard and t.shard = any($1::smallint[]) and t.number <= s.number - $2 and t.number <> s.acked`
 
+	// With the last marks of those whose end was acknowledged: whoever reads an etcd that went back may know them again.
+	selectAllMarks = `
+select writer, count, value, ended is not null, vouched, name from tranche.writers where not former
+union all select writer, count, value, true, false, '' from tranche.ended_writers order by writer`
+
 	selectMarks = `
 select writer, count, value, ended is not null, vouched, name from tranche.writers where not former order by writer`
 

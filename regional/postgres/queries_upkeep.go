@@ -84,6 +84,12 @@ join tranche.statements as t on t.shard = d.shard and t.number = d.acked
      and t.system = (select c.system_identifier::text from pg_control_system() as c)
 where l.shard = d.shard and l.changed < t.xmin_after`
 
+	// Of those whose end was acknowledged the latest $2 are kept, for so long as an etcd may be restored to before it ($1).
+	deleteEnded = `
+delete from tranche.ended_writers
+where ended < clock_timestamp() - make_interval(secs => $1)
+   or writer in (select writer from tranche.ended_writers order by ended desc, writer offset $2)`
+
 	// A process that was killed never ends its writers.
 	endForgotten = `
 update tranche.writers set ended = clock_timestamp()

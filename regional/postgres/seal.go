@@ -44,7 +44,7 @@ func (s *Store) sealing(ctx context.Context, incarnation string) (*transaction, 
 	b.Queue(selectHome).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&seal.Home.System, &seal.Home.Database, &seal.Home.Timeline)
 	})
-	b.Queue(selectMarks).Query(func(rows pgx.Rows) error { return eachSealedMark(rows, &seal) })
+	b.Queue(selectAllMarks).Query(func(rows pgx.Rows) error { return eachSealedMark(rows, &seal) })
 	b.Queue(selectSealedShares).Query(read.shares)
 	b.Queue(selectSealedEntries).Query(read.entries)
 	b.Queue(selectSealedUsage).Query(func(rows pgx.Rows) (err error) {

@@ -38,7 +38,7 @@ func TestFourNodesMigrateAtOnce(t *testing.T) {
 		}
 	}
 	o := ownerAt(t, url)
-	if n := o.number("select count(*) from tranche.migrations where version_id > 0"); n != 9 {
+	if n := o.number("select count(*) from tranche.migrations where version_id > 0"); n != 10 {
 		t.Fatalf("%d migrations were applied", n)
 	}
 	if n := o.number("select count(*) from tranche.shards"); n != allocation.Shards {

@@ -86,6 +86,7 @@ func (t *transaction) startOver(ctx context.Context, call allocation.SyncCall, a
 	b.Queue(forgetStatements)
 	b.Queue(forgetBases)
 	b.Queue(retireWriters)
+	b.Queue(forgetWriters)
 	over.Incarnation = answer.Incarnation
 	return b, nil
 }

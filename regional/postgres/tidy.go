@@ -18,6 +18,9 @@ const (
 	tidyShares     = 200    // forgotten in one call
 	tidyUsage      = 10_000 // rows deleted in one transaction
 	forgottenAfter = 30 * 24 * time.Hour
+	// What is kept of writers whose end was acknowledged.
+	endedKept = 90 * 24 * time.Hour
+	mostEnded = 2000
 )
 
 // Close raises closed_before, under the exclusive switch lock: batches hold it shared, so none that was decided by an
@@ -203,6 +206,7 @@ func (s *Store) forget(ctx context.Context, rw regional.Writer, retention alloca
 		b.Queue(deleteOrphans, min(now/1_000_000-int64(retention), oldest), tidyUsage)
 		b.Queue(deleteOrphanTemplates, min(now/1_000_000-int64(retention), oldest))
 		b.Queue(deleteFormer, forgottenAfter.Seconds())
+		b.Queue(deleteEnded, endedKept.Seconds(), mostEnded)
 		b.Queue(deleteLate)
 		b.Queue(endForgotten, forgottenAfter.Seconds())
 		return b, nil

@@ -9,6 +9,7 @@ import (
 	"tranche/allocation"
 	"tranche/coordinator"
 	"tranche/simulations/internal/fleet"
+	"tranche/simulations/internal/ownertwin"
 )
 
 // restated is a world in which etcd goes back, and databases lose their history while the regions state what they hold.
@@ -21,6 +22,13 @@ var restated = arena{name: "an etcd that goes back, and databases that lose hist
 var gone = arena{name: "an etcd that goes back under one coordinator", long: 45 * time.Second, focus: fleet.Focus{
 	Faults: map[string]int{"etcd-restored": 1}, Every: 3 * time.Second, Coordinators: 1, Regions: 2, Nodes: 1, Clients: 1, Think: 400 * time.Millisecond, Late: 0.2, LateMost: 5 * time.Second,
 	Operate: 500 * time.Millisecond, Acts: -1, Handovers: -1, Drift: -1, AtCommit: -1, Clocks: "right",
+}}
+
+// rolled is a world in which nodes are stopped in order and started again, and etcd goes back to before it, under coordinators that
+// have no memory of it.
+var rolled = arena{name: "nodes that are started again, and an etcd that goes back", long: 60 * time.Second, focus: fleet.Focus{
+	Faults: map[string]int{"etcd-restored": 1, "stop-node": 2, "crash-coordinator": 1}, Every: 2 * time.Second, Coordinators: 1, Regions: 2, Nodes: 2, Clients: 1, Think: 400 * time.Millisecond,
+	Operate: -1, Acts: -1, Handovers: -1, Lose: -1, Drift: -1, AtCommit: -1, Clocks: "right",
 }}
 
 func statesHeld(call allocation.SyncCall) bool {
@@ -127,6 +135,7 @@ func restateMutants() []Mutant {
 	return []Mutant{
 		inFleet("restate-for-successor", "what an incarnation stated to hold is entered after it was replaced", restated, arriveSeams(restateForSuccessor), 2, 3, 4),
 		inFleet("restate-adds", "what a region states to hold is added to what its ledger knows of it", restated, storeSeams(restateAdds), 4),
+		inFleet("forget-ended", "an owner forgets what a writer left that ended in order, and etcd goes back to before it", rolled, broken(ownertwin.Breaks{ForgetEnded: true}), 8),
 		inFleet("keep-what-came-back", "what an owner returned in what etcd lost is granted to nobody, once nothing is frozen", gone, storeSeams(keepWhatCameBack), 0),
 	}
 }

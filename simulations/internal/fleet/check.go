@@ -57,6 +57,7 @@ type checks struct {
 	judged     map[int]int
 	modes      map[modeKey]string              // how each id is enforced
 	doomed     map[string]bool                 // incarnations of which a commit was lost
+	damaged    map[string]bool                 // regions of which one was, of any incarnation
 	stored     map[ownShare][]allocation.Share // what those commits stored of shares
 	departed   map[string]bool                 // incarnations that were the present one of a region when that was removed
 	spent      map[spentKey]int64              // what each incarnation ever spent
@@ -84,6 +85,7 @@ func newChecks(f *fleet) *checks {
 		admissions: map[claimKey][]*admissionView{}, lives: map[string]*life{}, databases: map[string]*ownertwin.Database{}, copies: map[string][]*ownertwin.Database{}, claims: map[claimKey]*claim{}, byDatabase: map[string]*region{}, closed: map[string]allocation.Instant{}, sealed: map[sealKey]bool{}, judged: map[int]int{},
 	}
 	c.linear, c.modes, c.doomed = newLinear(c), map[modeKey]string{}, map[string]bool{}
+	c.damaged = map[string]bool{}
 	c.departed, c.spent, c.stored = map[string]bool{}, map[spentKey]int64{}, map[ownShare][]allocation.Share{}
 	c.twice.lives = map[string]*besideItself{}
 	c.actsAgain()

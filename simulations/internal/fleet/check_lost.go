@@ -223,7 +223,7 @@ func (c *checks) lost(x *ownertwin.Commit) {
 	if r == nil {
 		return
 	}
-	c.doomed[x.Incarnation] = true
+	c.doomed[x.Incarnation], c.damaged[r.name] = true, true
 	c.forgotten(x)
 	for _, a := range slices.Concat(x.Inserted, x.Updated) {
 		key := claimKey{r.name, a.IDKey}

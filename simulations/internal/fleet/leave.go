@@ -99,6 +99,7 @@ func (c *checks) judgeRegion(before *coordinator.RegionDocument, d coordinator.R
 		// One that lost its history is replaced, and remembered as former: what it was granted stays out.
 		c.must(before.Incarnation == d.Incarnation || slices.Contains(d.Former, before.Incarnation), 5, "region %s was given incarnation %s while %s had not ended", d.Region, d.Incarnation, before.Incarnation)
 	}
+	c.judgeReplaced(*before, d)
 	if len(d.Former) < allocation.MaxFormer {
 		for _, former := range before.Former {
 			c.must(slices.Contains(d.Former, former), 8, "region %s had incarnation %s, and it is not known as a former one any more", d.Region, former)
@@ -107,6 +108,20 @@ func (c *checks) judgeRegion(before *coordinator.RegionDocument, d coordinator.R
 	if d.Removed != nil && before.Removed == nil {
 		c.judgeRemoval(*before)
 	}
+}
+
+// judgeReplaced judges that an incarnation is only replaced where its database lost something, or went on as another one: what it
+// holds is stranded by that, to the end of its periods. After one true loss a writer that left marks before it may find them gone under
+// the next incarnation as well, which is dear, and safe.
+func (c *checks) judgeReplaced(before, d coordinator.RegionDocument) {
+	if before.Incarnation == "" || d.Incarnation == "" || d.Incarnation == before.Incarnation {
+		return
+	}
+	db := c.databaseOf(d.Region)
+	if db == nil || db.Incarnation() != before.Incarnation || db.Home() != before.Home || len(c.copies[d.Region]) > 0 {
+		return
+	}
+	c.must(c.damaged[d.Region], 8, "region %s was given incarnation %s, and the database of %s has lost nothing", d.Region, d.Incarnation, before.Incarnation)
 }
 
 // judgeRemoval judges that a region leaves with nothing that anybody could miss (invariant 5): of each period that is not over

@@ -56,7 +56,7 @@ func (a *application) run() (bool, error) {
 	case l.lost || l.stopped == allocation.Sealed:
 		return false, nil
 	case a.answer.Refusal != "" && a.holdsAll():
-		return false, nil
+		return a.recall()
 	case a.answer.Refusal != "" && l.incarnation != "" && (len(a.answer.Contradicted) > 0 || a.answer.Incarnation != l.incarnation):
 		return true, a.x.lose(a.answer.Detail)
 	case a.answer.Refusal != "":
@@ -111,14 +111,39 @@ func (a *application) judge() (ignored bool, err error) {
 }
 
 // holdsAll says whether a refusal rests on marks only, and the database still holds every one of them: a later call of
-// another node overtook this one.
+// another node overtook this one, or etcd went back, and knows writers again that have ended.
 func (a *application) holdsAll() bool {
+	t := a.x.db.tables
 	for _, m := range a.answer.Contradicted {
-		if !m.Holds(a.x.db.tables.writers[m.Writer].mark) {
+		mark := t.writers[m.Writer].mark
+		if past, ended := t.ended[m.Writer]; ended {
+			mark = past
+		}
+		if !m.Holds(mark) {
 			return false
 		}
 	}
 	return len(a.answer.Contradicted) > 0
+}
+
+// recall states once more that writers have ended, whose end etcd lost.
+func (a *application) recall() (write bool, err error) {
+	for _, m := range a.answer.Contradicted {
+		past, ended := a.x.db.tables.ended[m.Writer]
+		if !ended {
+			continue
+		}
+		if err := a.x.take(lockKey{kind: lockWriter, a: m.Writer}, false); err != nil {
+			return false, err
+		}
+		write = true
+		now := a.x.db.Clock().Micros()
+		a.x.change(func(t *tables) {
+			delete(t.ended, m.Writer)
+			t.writers[m.Writer] = writerRow{mark: past, ended: true, seen: now}
+		})
+	}
+	return write, nil
 }
 
 // newestGrants keeps the newest grant of each share.
@@ -270,7 +295,11 @@ func (a *application) writeRest(now ownerRow) error {
 			if err := a.x.take(lockKey{kind: lockWriter, a: id}, false); err != nil {
 				return err
 			}
-			a.x.change(func(t *tables) { delete(t.writers, id) })
+			a.x.change(func(t *tables) {
+				if delete(t.writers, id); !row.former && !a.x.db.Breaks.ForgetEnded {
+					t.ended[id] = row.mark
+				}
+			})
 		}
 	}
 	return nil

@@ -30,6 +30,9 @@ func (db *Database) Marks() (marks []allocation.Mark, ended []string) {
 			ended = append(ended, id)
 		}
 	}
+	for _, id := range slices.Sorted(maps.Keys(db.tables.ended)) {
+		marks, ended = append(marks, db.tables.ended[id]), append(ended, id)
+	}
 	return marks, ended
 }
 
@@ -49,6 +52,7 @@ func (db *Database) Lacks(copy *Database) (tables []string) {
 		{"owner", ours, theirs},
 		{"former", a.former, b.former},
 		{"writers", a.writers, b.writers},
+		{"ended writers", a.ended, b.ended},
 		{"budgets", a.budgets, b.budgets},
 		{"documents", a.documents, b.documents},
 		{"shares", a.shares, b.shares},

@@ -42,6 +42,7 @@ type Breaks struct {
 	CloseByCaller    bool // periods are closed as far as the caller says, whatever the database's clock is
 	KeepHeld         bool // a new incarnation goes on with what the one before it held
 	AcceptWarnings   bool // a commit that came with a warning is taken for one that is safe
+	ForgetEnded      bool // what writers left that ended in order is forgotten once that is acknowledged
 	HandedGoesOn     bool // an owner that was handed over for good goes on as if nothing had been
 }
 

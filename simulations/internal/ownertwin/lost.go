@@ -224,6 +224,7 @@ func (t *tables) startOver(answer allocation.SyncAnswer, keep bool) {
 		w.former, w.vouched = true, false
 		t.writers[id] = w
 	}
+	t.ended = map[string]allocation.Mark{}
 	o := &t.owner
 	t.former[o.incarnation], t.former[answer.Incarnation] = true, false
 	o.deployment, o.incarnation, o.lost, o.stopped, o.detail = answer.Deployment, answer.Incarnation, false, "", ""
@@ -295,6 +296,9 @@ func (x *transaction) seal() allocation.Seal {
 				s.Ended = append(s.Ended, id)
 			}
 		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.ended)) {
+		s.Marks, s.Ended = append(s.Marks, t.ended[id]), append(s.Ended, id)
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(t.shares), compareRefs) {
 		row := t.shares[ref]

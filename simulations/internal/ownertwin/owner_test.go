@@ -252,7 +252,7 @@ func TestSuiteBites(t *testing.T) {
 		"OpenTableOnly": "id_tables", "StaleShare": "a_row_is_read_after_the_wait", "NoShareLock": "a_grant_waits_for_rows_being_made",
 		"CommitMismatched": "exactly_what_was_decided", "NoUsageLock": "a_row_is_read_after_the_wait", "NoIDConstraint": "one_id_twice",
 		"AnyGeneration": "generations", "CloseByCaller": "close", "KeepHeld": "start_over",
-		"HandedGoesOn": "hand_over",
+		"HandedGoesOn": "hand_over", "ForgetEnded": "an_ended_writer_is_remembered",
 	} {
 		t.Run(rule, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -266,7 +266,7 @@ func TestSuiteBites(t *testing.T) {
 	}
 	// UnloggedIDs, AcceptWarnings and MarkOutside show only when the server crashes, fails over, or is restored between two
 	// calls: that is for the simulator's runs.
-	if fields := reflect.TypeFor[Breaks]().NumField(); fields != 13+3 {
+	if fields := reflect.TypeFor[Breaks]().NumField(); fields != 14+3 {
 		t.Errorf("%d rules can be left out; name the test that misses each", fields)
 	}
 }

@@ -74,6 +74,7 @@ type tables struct {
 	owner      ownerRow
 	former     map[string]bool // incarnations: true for one that has ended
 	writers    map[string]writerRow
+	ended      map[string]allocation.Mark // the last marks of writers whose end was acknowledged
 	turnNode   string
 	turnUntil  int64
 	budgets    map[string]budgetRow
@@ -93,7 +94,7 @@ type tables struct {
 
 func newTables(region string, now int64) *tables {
 	t := &tables{
-		owner: ownerRow{region: region}, former: map[string]bool{}, writers: map[string]writerRow{}, budgets: map[string]budgetRow{},
+		owner: ownerRow{region: region}, former: map[string]bool{}, writers: map[string]writerRow{}, ended: map[string]allocation.Mark{}, budgets: map[string]budgetRow{},
 		documents: map[allocation.DocumentRef]documentRow{},
 		shares:    map[allocation.ShareRef]shareRow{}, touched: map[allocation.ShareRef]int64{}, usage: map[allocation.UsageKey]allocation.Usage{},
 		ofShare: map[allocation.ShareRef][]allocation.UsageKey{}, instances: map[instances]int64{}, statements: map[int][]statementRow{},
@@ -111,7 +112,7 @@ func newTables(region string, now int64) *tables {
 func (t *tables) clone() *tables {
 	c := *t
 	c.former, c.writers, c.budgets = maps.Clone(t.former), maps.Clone(t.writers), maps.Clone(t.budgets)
-	c.documents = maps.Clone(t.documents)
+	c.ended, c.documents = maps.Clone(t.ended), maps.Clone(t.documents)
 	c.shares, c.touched, c.usage = maps.Clone(t.shares), maps.Clone(t.touched), maps.Clone(t.usage)
 	c.instances, c.open = maps.Clone(t.instances), maps.Clone(t.open)
 	c.ofShare = make(map[allocation.ShareRef][]allocation.UsageKey, len(t.ofShare))
