@@ -59,7 +59,7 @@ func (p *faultPlan) drawLosses(r *rand.Rand) {
 	}
 }
 
-// apart keeps apart what a person does to databases and to etcd, and what loses the history of either: an owner that is being
+// apart keeps apart what a person does to databases and to etcd, and what loses the history of databases: an owner that is being
 // handed over and loses commits meanwhile, or that starts over while an empty etcd waits for its word, comes right by more than
 // the simulated person knows to do.
 func (p *plan) apart() {
@@ -70,6 +70,13 @@ func (p *plan) apart() {
 		clear(p.faults.weights[ordinary:])
 	}
 	p.raises = p.raises && p.faults.weights[together] == 0 // an override's end lowers a limit, of which both sides may then know nothing
+}
+
+// drawMovedBack lets etcd go back in some of the runs with handovers, in the midst of them.
+func (p *plan) drawMovedBack(r *rand.Rand) {
+	if p.handovers > 0 && r.IntN(3) == 0 {
+		p.faults.weights[ordinary] = 1 + r.IntN(4)
+	}
 }
 
 // ready says whether all nodes of a region serve. One that is being stopped takes what it knows with it.

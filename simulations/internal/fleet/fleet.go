@@ -168,6 +168,7 @@ func newFleet(o Options) *fleet {
 	p.faults.drawTogether(w.Random("plan-together"))
 	p.drawActs(w.Random("plan-acts"))
 	p.apart()
+	p.drawMovedBack(w.Random("plan-moved-back"))
 	p.drawLeaving(w.Random("plan-leaving"))
 	o.Focus.narrow(p)
 	p.unname()

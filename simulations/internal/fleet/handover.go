@@ -41,6 +41,8 @@ type moving struct {
 // handoverWithin bounds one run of the command; a person stops one that hangs.
 const handoverWithin = 20 * time.Second
 
+var errStoppedAlone = errors.New("the owner is stopped, and etcd knows of no incarnation")
+
 var errIncomplete = errors.New("the copy lacks something")
 
 // drawHandovers gives some runs handovers.
@@ -97,7 +99,7 @@ func (h *handovers) move(ctx context.Context, r *region) {
 			h.goOver(m)
 			h.done("handovers")
 			return
-		case stands.ID == "" && (runs > 2 || h.fleet.faults.over) || cancel && runs > 0 && stands.To == (allocation.Home{}):
+		case errors.Is(err, errStoppedAlone), stands.ID == "" && (runs > 2 || h.fleet.faults.over) || cancel && runs > 0 && stands.To == (allocation.Home{}):
 			if h.callOff(ctx, m) {
 				return
 			}
@@ -206,8 +208,8 @@ func (c *moveCommand) look(ctx context.Context) error {
 		return fmt.Errorf("the coordinator answers %d", r.status)
 	}
 	at := slices.IndexFunc(status.Regions, func(r coordinator.RegionAnswer) bool { return r.Region == c.region.name })
-	if at < 0 || status.Regions[at].Incarnation == "" {
-		return errors.New("the region has no incarnation")
+	if at < 0 {
+		return errors.New("the region is not registered")
 	}
 	c.recorded = status.Regions[at]
 	return nil
@@ -238,6 +240,9 @@ func (c *moveCommand) run(ctx context.Context, cancel bool) error {
 	switch {
 	case err != nil:
 		return err
+	case c.recorded.Incarnation == "":
+		c.owner = owner
+		return c.lostByEtcd(ctx, loaded, cancel)
 	case loaded.Home != c.recorded.Home && !loaded.Lost && loaded.Incarnation == c.recorded.Incarnation && loaded.Handover.ID != "":
 		return c.adopt(ctx, loaded.Home)
 	case loaded.Home != c.recorded.Home || loaded.Lost || loaded.Incarnation != c.recorded.Incarnation:
@@ -251,6 +256,30 @@ func (c *moveCommand) run(ctx context.Context, cancel bool) error {
 		return err
 	}
 	_, err = c.tell(ctx, coordinator.HandoverRequest{Step: coordinator.HandoverEnd, ID: loaded.Handover.ID})
+	return err
+}
+
+// lostByEtcd lets a stopped owner, or its copy, go on, whose incarnation etcd lost: it makes no call, so nobody would hear of it.
+func (c *moveCommand) lostByEtcd(ctx context.Context, loaded regional.Loaded, cancel bool) error {
+	to := loaded.Handover.To
+	switch {
+	case loaded.Handover.ID == "":
+		return errors.New("the region has no incarnation")
+	case to == allocation.Home{} && !cancel:
+		return errStoppedAlone
+	case to == allocation.Home{}:
+		if _, err := c.tell(ctx, coordinator.HandoverRequest{Step: coordinator.HandoverEnd, ID: loaded.Handover.ID, Incarnation: loaded.Incarnation}); err != nil {
+			return err
+		}
+		_, err := c.owner.HandOver(ctx, regional.HandoverResume, loaded.Handover, loaded.Home)
+		return err
+	case c.new == nil || c.new.Home() != to:
+		return fmt.Errorf("it was handed over to %v", to)
+	}
+	owner, loaded, err := c.open(ctx, c.new)
+	if err == nil {
+		_, err = owner.HandOver(ctx, regional.HandoverResume, loaded.Handover, to)
+	}
 	return err
 }
 

@@ -112,8 +112,8 @@ func (a *App) handOver(ctx context.Context, client *api.Client, name string, q w
 	}
 	m := &mover{wantedHandover: q, client: client, region: r, deployment: status.Deployment}
 	m.result = handover{Region: name, Incarnation: r.Incarnation, From: r.Home, State: handoverAdmits, DryRun: !q.yes}
-	if r.Incarnation == "" && !q.cancel {
-		return fmt.Errorf("region %s has no incarnation: there is nothing to hand over", name)
+	if r.Incarnation == "" && !q.from.given() {
+		return fmt.Errorf("region %s has no incarnation: there is nothing to hand over. If etcd lost it, while its database was stopped for this, name that with --from-url", name)
 	}
 	err = m.run(ctx)
 	if a.json && err == nil {
@@ -140,6 +140,9 @@ func (m *mover) run(ctx context.Context) error {
 	defer old.Shut()
 	if m.leftBehind(loaded) {
 		return m.callOffLeft(ctx, old, loaded)
+	}
+	if m.unheard(loaded) {
+		return m.goOnUnheard(ctx, loaded)
 	}
 	if err := m.movable(loaded); err != nil {
 		return err

@@ -127,6 +127,8 @@ func (a *App) showHandover(m *mover) {
 func (m *mover) nextStep() string {
 	r := m.result
 	switch {
+	case m.left && r.DryRun && r.State == handoverMoved:
+		return "the new database would not be stopped any more; etcd lost the region's incarnation, and it begins anew, with nothing"
 	case m.left && r.DryRun:
 		return "the old owner would not be stopped any more; it is not the region's"
 	case m.left:

@@ -38,8 +38,40 @@ func (m *mover) callOffLeft(ctx context.Context, old *postgres.Store, l regional
 	return nil
 }
 
+// unheard says whether the coordinator knows of no incarnation, and the database is stopped for a handover: etcd went back to before
+// the region had one. A stopped owner makes no call, so nobody hears of it, and nothing comes right by itself.
+func (m *mover) unheard(l regional.Loaded) bool {
+	return m.region.Incarnation == "" && l.Incarnation != "" && l.Handover.ID != "" && l.Handover.From == l.Home
+}
+
+// goOnUnheard lets the new database go on, if the old one was handed over to it for good: no other one ever goes on as this
+// incarnation. With its next call the coordinator hears of it.
+func (m *mover) goOnUnheard(ctx context.Context, l regional.Loaded) error {
+	m.stands(l.Handover)
+	m.region.Incarnation, m.region.Home = l.Incarnation, l.Handover.To
+	m.result.Incarnation, m.result.From = l.Incarnation, l.Home
+	if m.result.State != handoverHanded {
+		return fmt.Errorf("the coordinator knows of no incarnation of region %s, and this database is stopped for a handover of %s. "+
+			"If etcd lost that, let the owner go on with --cancel: %s", m.region.Region, l.Incarnation, beginsAnew)
+	}
+	if done, err := m.moved(ctx); done || err != nil {
+		m.left = done
+		return err
+	}
+	return fmt.Errorf("the coordinator knows of no incarnation of region %s, and this database was handed over for good to %s: name that one with --to-url", m.region.Region, homeText(l.Handover.To))
+}
+
+// beginsAnew is what becomes of an incarnation that etcd lost.
+const beginsAnew = "its nodes' next call tells the coordinator of an incarnation that etcd lost; the region begins anew, with nothing, and what it held stays stranded to the end of its periods"
+
 // leftText says what becomes of it.
 func (m *mover) leftText() string {
+	if m.result.State == handoverMoved {
+		return "the new database is not stopped any more; start nodes on it: " + beginsAnew
+	}
+	if m.region.Home == (allocation.Home{}) && !m.region.Registered.IsZero() {
+		return "this database is not stopped any more. If etcd lost the region's incarnation: " + beginsAnew
+	}
 	if m.region.Home == (allocation.Home{}) {
 		return fmt.Sprintf("region %s lives nowhere now, and this database is not stopped any more: it begins anew, with nothing, when the region is registered and a node on it calls", m.region.Region)
 	}
