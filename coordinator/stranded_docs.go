@@ -74,11 +74,12 @@ type Stranding struct {
 	SpentAtCut    map[string]int64   `json:"spent_at_cut,omitempty"`
 	RefusedBefore map[string]Refused `json:"refused_before,omitempty"`
 
-	SpentStated int64      `json:"spent_stated"`   // over all periods of its terms, as last stated before
-	Back        *time.Time `json:"back,omitempty"` // since when it is not stranded any more; it ends at the next look
-	Ended       *time.Time `json:"ended,omitempty"`
-	How         string     `json:"how,omitempty"`
-	LateSpent   int64      `json:"late_spent,omitempty"` // what it turned out to have spent meanwhile, also when it was said after the end
+	SpentStated int64              `json:"spent_stated"`         // over all periods of its terms, as last stated before
+	SpentFrom   allocation.Instant `json:"spent_from,omitempty"` // the first of these terms
+	Back        *time.Time         `json:"back,omitempty"`       // since when it is not stranded any more; it ends at the next look
+	Ended       *time.Time         `json:"ended,omitempty"`
+	How         string             `json:"how,omitempty"`
+	LateSpent   int64              `json:"late_spent,omitempty"` // what it turned out to have spent meanwhile, also when it was said after the end
 
 	// Former is where an older program kept what an incarnation that was replaced last stated: see former.go.
 	Former []allocation.ShareStatement `json:"former,omitempty"`
@@ -141,7 +142,8 @@ type WriteOff struct {
 	Token       string               `json:"token"` // the name of the token that it was made with
 	Made        time.Time            `json:"made"`
 	SpentStated int64                `json:"spent_stated"`
-	Returned    *time.Time           `json:"returned,omitempty"` // the region called again
+	SpentFrom   allocation.Instant   `json:"spent_from,omitempty"` // the first term that SpentStated counts
+	Returned    *time.Time           `json:"returned,omitempty"`   // the region called again
 	Recorded    bool                 `json:"recorded,omitempty"`
 	LateSpent   int64                `json:"late_spent,omitempty"` // and had spent this much of them, once it is recorded
 }

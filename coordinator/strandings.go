@@ -162,7 +162,7 @@ func (s *Service) beginStranding(line StrandedLine, now time.Time) Stranding {
 		Budget: line.Budget, Unit: line.Unit, Region: line.Region, Incarnation: line.Incarnation, Generation: line.Generation,
 		Cause: line.Cause, Since: now.UTC(), Opened: now.UTC(), Period: line.Period, AtFirst: line.Remainder, Latest: line.Remainder, Most: line.Stranded,
 		RefusedSeen: s.state.refusedElsewhere(line.Budget, line.Region, allocation.CapacityStranded),
-		SpentAtCut:  s.spentOthers(line.Budget, line.Region, line.Period.Start), SpentStated: s.spentStated(h, line.Budget),
+		SpentAtCut:  s.spentOthers(line.Budget, line.Region, line.Period.Start), SpentStated: s.spentStated(h, line.Budget), SpentFrom: s.firstTerm(line.Budget),
 	}
 	if line.Since != nil {
 		e.Since = *line.Since
@@ -237,7 +237,7 @@ func (s *Service) resolve(e *Stranding, line StrandedLine, there bool, now time.
 	switch current, ok := s.state.currentOf(e.Region); {
 	case ok && current == e.holder() && s.canBeAsked(current, now):
 		how = ResolvedReturned
-		e.LateSpent = max(0, s.spentStated(e.holder(), e.Budget)-e.SpentStated)
+		e.LateSpent = max(0, s.saidSpent(e.holder(), e.Budget, e.SpentFrom, allocation.Never)-e.SpentStated)
 	case there && line.Returned > e.Latest.Returned:
 		how = ResolvedSealed // nothing else counts a return of one that does not call
 	}
@@ -248,17 +248,6 @@ func (s *Service) resolve(e *Stranding, line StrandedLine, there bool, now time.
 func (e *Stranding) end(how string, at time.Time) {
 	at = at.UTC()
 	e.How, e.Ended = how, &at
-}
-
-// spentStated is what an incarnation has stated as spent, over all terms of a budget that are not closed.
-func (s *Service) spentStated(h allocation.Holder, budget string) (spent int64) {
-	for _, l := range s.state.terms[budget] {
-		st, _ := s.lastStatement(h, refOf(l.value))
-		for _, u := range st.Usage {
-			spent = allocation.SumUp(spent, u.Spent)
-		}
-	}
-	return spent
 }
 
 // spentOthers is what the incarnations of other regions stated as spent in one period, by region.

@@ -81,7 +81,7 @@ func (s *Service) writeOff(ctx context.Context, who actor, q WriteOffRequest, dr
 		w := WriteOff{
 			Format: documentFormat, ID: fmt.Sprintf("%d-%s", s.now().UnixMilli(), s.random.hex(4)), Budget: line.Budget, Unit: line.Unit,
 			Region: line.Region, Incarnation: line.Incarnation, Period: line.Period, Now: line.Remainder, Ahead: line.Ahead, Through: line.heldThrough(),
-			Reason: q.Reason, By: q.By, Token: who.name, Made: s.now().UTC(), SpentStated: s.spentStated(h, line.Budget),
+			Reason: q.Reason, By: q.By, Token: who.name, Made: s.now().UTC(), SpentStated: s.spentStated(h, line.Budget), SpentFrom: s.firstTerm(line.Budget),
 		}
 		answer = WriteOffAnswer{WriteOff: w, DryRun: dry, Notes: writeOffNotes(w)}
 		if dry {
@@ -145,7 +145,7 @@ func (s *Service) noteReturned(ctx context.Context) error {
 			next.Returned = &at
 			return Change{Reads: []Item{d.item}, Puts: []Item{put(d.item.Key, next)}}, nil
 		}
-		next.Recorded, next.LateSpent = true, max(0, s.spentStated(next.holder(), next.Budget)-next.SpentStated)
+		next.Recorded, next.LateSpent = true, max(0, s.saidSpent(next.holder(), next.Budget, next.SpentFrom, next.Through)-next.SpentStated)
 		return Change{Reads: []Item{d.item}, Puts: []Item{put(d.item.Key, next), s.auditLine(background, "stranded.returned", next.Budget, d.value, next)}}, nil
 	})
 	return err
