@@ -78,6 +78,16 @@ func TestEveryReplicaKnowsWhatAReplacedIncarnationStated(t *testing.T) {
 	}
 }
 
+// The notes of a write-off are what its operator signs: nobody comes back as an incarnation that was replaced.
+func TestWriteOffNotesOfAReplacedIncarnation(t *testing.T) {
+	w, _, _, away, r := replacedEast(t)
+	q := coordinator.WriteOffRequest{Budget: "acme/year", Region: "us-east", Incarnation: away.incarnation}
+	notes := fmt.Sprint(w.must(r, 200, "POST", "/v1/writeoffs?dry_run=true", q)["notes"])
+	if !strings.Contains(notes, "was replaced") || !strings.Contains(notes, "it is refused when it calls") || strings.Contains(notes, "still its own") {
+		t.Error(notes)
+	}
+}
+
 // putsOf notes which keys are put by which commit.
 type putsOf struct {
 	coordinator.Store

@@ -83,7 +83,7 @@ func (s *Service) writeOff(ctx context.Context, who actor, q WriteOffRequest, dr
 			Region: line.Region, Incarnation: line.Incarnation, Period: line.Period, Now: line.Remainder, Ahead: line.Ahead, Through: line.heldThrough(),
 			Reason: q.Reason, By: q.By, Token: who.name, Made: s.now().UTC(), SpentStated: s.spentStated(h, line.Budget), SpentFrom: s.firstTerm(line.Budget),
 		}
-		answer = WriteOffAnswer{WriteOff: w, DryRun: dry, Notes: writeOffNotes(w)}
+		answer = WriteOffAnswer{WriteOff: w, DryRun: dry, Notes: writeOffNotes(w, line.Cause)}
 		if dry {
 			answer.ID = ""
 			return Change{}, nil
@@ -97,12 +97,15 @@ func (s *Service) writeOff(ctx context.Context, who actor, q WriteOffRequest, dr
 	return answer, err
 }
 
-func writeOffNotes(w WriteOff) []string {
+func writeOffNotes(w WriteOff, cause string) []string {
 	notes := []string{
 		"no counter moves and nobody else gets these permits: they are reported as written off, and no longer as stranded",
 		fmt.Sprintf("if region %s comes back, they are still its own, and what it states to have spent is recorded", w.Region),
 	}
-	if w.Through != allocation.Never {
+	if cause == CauseLostHistory {
+		notes[1] = fmt.Sprintf("incarnation %s was replaced. A database of it that still runs may spend them until it hears of that; it is refused when it calls, and what it states to have spent goes into the records of its terms", w.Incarnation)
+	}
+	if w.Through != allocation.Never && cause != CauseLostHistory { // that one is granted nothing more
 		notes = append(notes, fmt.Sprintf("it covers the periods until %s; terms that are opened later are not written off", w.Through))
 	}
 	if w.Now.Reserved > 0 {

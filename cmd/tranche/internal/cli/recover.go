@@ -3,8 +3,10 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"time"
 
@@ -22,6 +24,9 @@ What each command declares, and what is never possible, stands in deploy/docs/re
 
 // mostNamed bounds how many budgets are named in one finding.
 const mostNamed = 3
+
+// mostAsked bounds of how many lines it is asked whether a limit can be raised by them.
+const mostAsked = 30
 
 // finding is one thing that is wrong, and what helps.
 type finding struct {
@@ -66,7 +71,7 @@ func (a *App) recover(ctx context.Context, client *api.Client) error {
 	if s.Deployment == "" {
 		return client.Mistaken(client.Address(), "")
 	}
-	found := findings{Deployment: s.Deployment, Findings: diagnose(s, h, r)}
+	found := findings{Deployment: s.Deployment, Findings: diagnose(s, h, r, a.compensable(ctx, client))}
 	found.Well = len(found.Findings) == 0
 	if a.json {
 		if err := a.printJSON(found); err != nil {
@@ -88,12 +93,29 @@ func (a *App) recover(ctx context.Context, client *api.Client) error {
 	return errNotWell
 }
 
+// compensable asks whether a limit can be raised by what a line says is stranded: a template's cannot, nor one that has a raise
+// already. A command that is named is one that works.
+func (a *App) compensable(ctx context.Context, client *api.Client) func(coordinator.StrandedLine) bool {
+	asked := 0
+	return func(l coordinator.StrandedLine) bool {
+		if asked++; l.Template || asked > mostAsked {
+			return false
+		}
+		_, err := client.Do(ctx, api.Call{
+			Method: http.MethodPost, Path: "/v1/compensations", Query: url.Values{"dry_run": {"true"}},
+			Body: coordinator.CompensateRequest{Budget: l.Budget, Region: l.Region, Incarnation: l.Incarnation},
+		}, nil)
+		var p *api.Error
+		return err == nil || errors.As(err, &p) && p.Status == http.StatusForbidden // by a token that may only read, nobody can say
+	}
+}
+
 // diagnose says what is wrong, the worst first.
-func diagnose(s coordinator.Status, h coordinator.HistoryAnswer, r coordinator.StrandedReport) []finding {
+func diagnose(s coordinator.Status, h coordinator.HistoryAnswer, r coordinator.StrandedReport, compensable func(coordinator.StrandedLine) bool) []finding {
 	found := []finding{}
 	found = append(found, diagnoseFreeze(h)...)
 	for _, region := range s.Regions {
-		if f, is := diagnoseRegion(region, h.Freeze != nil, r); is {
+		if f, is := diagnoseRegion(region, h.Freeze != nil, r, compensable); is {
 			found = append(found, f)
 		}
 	}
@@ -131,7 +153,7 @@ func diagnoseFreeze(h coordinator.HistoryAnswer) []finding {
 }
 
 // diagnoseRegion says what is wrong with one region. What a frozen history waits for is said there.
-func diagnoseRegion(r coordinator.RegionAnswer, frozen bool, report coordinator.StrandedReport) (finding, bool) {
+func diagnoseRegion(r coordinator.RegionAnswer, frozen bool, report coordinator.StrandedReport, compensable func(coordinator.StrandedLine) bool) (finding, bool) {
 	c := r.Contradiction
 	switch {
 	case r.Handover != nil:
@@ -160,12 +182,12 @@ func diagnoseRegion(r coordinator.RegionAnswer, frozen bool, report coordinator.
 			Do: "stop the nodes of the database that does not belong there",
 		}, true
 	case r.Incarnation != "" && !r.InContact && !frozen:
-		return silentRegion(r, report), true
+		return silentRegion(r, report, compensable), true
 	}
 	return finding{}, false
 }
 
-func silentRegion(r coordinator.RegionAnswer, report coordinator.StrandedReport) finding {
+func silentRegion(r coordinator.RegionAnswer, report coordinator.StrandedReport, compensable func(coordinator.StrandedLine) bool) finding {
 	f := finding{
 		What: fmt.Sprintf("region %s has not called for %s", r.Region, spanMillis(r.ContactAgeMillis)),
 		Means: "it may go on alone, and spend what it holds: nobody else may. " + strandedIn(report, func(l coordinator.StrandedLine) bool {
@@ -176,9 +198,16 @@ func silentRegion(r coordinator.RegionAnswer, report coordinator.StrandedReport)
 		Commands: []string{"tranche whatif --lose " + r.Region, "tranche regions seal " + r.Region + " --postgres-url URL"},
 	}
 	for _, l := range report.Lines {
-		if l.Region == r.Region && open(l) && l.Compensated == nil && l.Cause != coordinator.CauseLostHistory && len(f.Commands) < 2+mostNamed {
-			f.Commands = append(f.Commands, fmt.Sprintf("tranche budgets compensate %s --region %s", shellWord(l.Budget), r.Region))
+		if l.Region != r.Region || !open(l) || l.Compensated != nil || l.Cause == coordinator.CauseLostHistory || len(f.Commands) >= 2+mostNamed || !compensable(l) {
+			continue
 		}
+		line := fmt.Sprintf("tranche budgets compensate %s --region %s", shellWord(l.Budget), r.Region)
+		if slices.ContainsFunc(report.Lines, func(o coordinator.StrandedLine) bool {
+			return o.Region == l.Region && o.Budget == l.Budget && o.Incarnation != l.Incarnation
+		}) {
+			line += " --incarnation " + l.Incarnation
+		}
+		f.Commands = append(f.Commands, line)
 	}
 	return f
 }

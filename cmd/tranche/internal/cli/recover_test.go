@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,7 +28,7 @@ func TestRecoverLeavesOutWhatIsWrittenOff(t *testing.T) {
 	found := diagnose(coordinator.Status{
 		Regions:     []coordinator.RegionAnswer{{Region: "us-east", Incarnation: "now"}},
 		LostChanges: []coordinator.LostChange{{Budget: "a", Version: 3, Had: 2}},
-	}, coordinator.HistoryAnswer{}, r)
+	}, coordinator.HistoryAnswer{}, r, anyLine)
 	text := ""
 	for _, f := range found {
 		text += f.What + "\n" + f.Means + "\n" + f.Do + "\n" + strings.Join(f.Commands, "\n") + "\n"
@@ -45,7 +46,25 @@ func TestRecoverLeavesOutWhatIsWrittenOff(t *testing.T) {
 			t.Errorf("it says %q:\n%s", never, text)
 		}
 	}
-	if found := diagnose(coordinator.Status{}, coordinator.HistoryAnswer{}, coordinator.StrandedReport{Lines: []coordinator.StrandedLine{written}}); len(found) > 0 {
+	if found := diagnose(coordinator.Status{}, coordinator.HistoryAnswer{}, coordinator.StrandedReport{Lines: []coordinator.StrandedLine{written}}, anyLine); len(found) > 0 {
 		t.Errorf("all is written off, and it says %+v", found)
+	}
+}
+
+func anyLine(coordinator.StrandedLine) bool { return true }
+
+// A command that would be refused sends an operator the wrong way: of what cannot be compensated, and without the incarnation
+// where the region has two.
+func TestRecoverNamesCommandsThatWork(t *testing.T) {
+	lost := strandedLine("us-east", "both", coordinator.CauseLostHistory, 5)
+	lost.Incarnation = "before"
+	r := coordinator.StrandedReport{Lines: []coordinator.StrandedLine{
+		strandedLine("us-east", "refused", coordinator.CauseUnreachable, 7), strandedLine("us-east", "both", coordinator.CauseUnreachable, 6), lost,
+		strandedLine("us-east", "one", coordinator.CauseUnreachable, 3),
+	}}
+	f := silentRegion(coordinator.RegionAnswer{Region: "us-east", Incarnation: "now"}, r, func(l coordinator.StrandedLine) bool { return l.Budget != "refused" })
+	want := []string{"tranche budgets compensate both --region us-east --incarnation of-both", "tranche budgets compensate one --region us-east"}
+	if got := f.Commands[2:]; !slices.Equal(got, want) {
+		t.Errorf("it names %q, not %q", got, want)
 	}
 }
