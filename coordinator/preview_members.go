@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"tranche/allocation"
@@ -29,6 +30,8 @@ type MembersPreview struct {
 	More    int                   `json:"more,omitempty"`
 	Total   map[string]PreviewSum `json:"total"` // by unit, of running periods
 	Notes   []string              `json:"notes"`
+
+	away map[string]map[string]int64 // by region that cannot be asked, and unit: what it would be given of running periods
 }
 
 // BudgetPreview is one of them.
@@ -48,7 +51,7 @@ type PreviewSum struct {
 
 // previewMembers lets the ledgers follow members that are not yet.
 func (s *Service) previewMembers(name string, act memberAct) (MembersPreview, error) {
-	p := MembersPreview{Region: name, Act: string(act), DryRun: true, Budgets: []BudgetPreview{}, Total: map[string]PreviewSum{}, Notes: []string{}}
+	p := MembersPreview{Region: name, Act: string(act), DryRun: true, Budgets: []BudgetPreview{}, Total: map[string]PreviewSum{}, Notes: []string{}, away: map[string]map[string]int64{}}
 	s.state.mu.Lock()
 	members, err := s.membersAfter(name, act)
 	names := slices.Clone(s.state.names)
@@ -69,7 +72,32 @@ func (s *Service) previewMembers(name string, act memberAct) (MembersPreview, er
 		actDrain:    "it is asked to return all that it has not spent or reserved, of all opened periods; what it may still spend until then is its own",
 		actResume:   "it gets its part of all opened periods back as the others return it",
 	}[act])
+	for _, region := range slices.Sorted(maps.Keys(p.away)) {
+		for _, unit := range slices.Sorted(maps.Keys(p.away[region])) {
+			p.Notes = append(p.Notes, fmt.Sprintf("%d %s of running periods go to region %s, which cannot be asked: they are stranded there until it calls; change the weights first, or wait for it", p.away[region][unit], unit, region))
+		}
+	}
 	return p, nil
+}
+
+// addAway counts what a change would give to regions that cannot be asked.
+func (s *Service) addAway(p *MembersPreview, before, next allocation.Ledger, i int) {
+	more := map[allocation.Holder]int64{}
+	for _, a := range next.EntryAt(i).Allocations {
+		more[a.Holder] += a.Target
+	}
+	for _, a := range before.EntryAt(i).Allocations {
+		more[a.Holder] -= a.Target
+	}
+	for h, n := range more {
+		if n <= 0 || h.Region == p.Region || next.Template || s.canBeAsked(h, s.now()) {
+			continue
+		}
+		if p.away[h.Region] == nil {
+			p.away[h.Region] = map[string]int64{}
+		}
+		p.away[h.Region][next.Unit] = allocation.SumUp(p.away[h.Region][next.Unit], n)
+	}
 }
 
 // membersAfter are the members once the act is done.
@@ -123,6 +151,9 @@ func (s *Service) previewMember(p *MembersPreview, name string, m allocation.Mem
 			from = next.Periods.At(i).Start
 		}
 		plan.ledgers = append(plan.ledgers, ledgerWrite{before: l, after: next})
+		if at, running := next.Periods.Find(now); running {
+			s.addAway(p, before, next, at)
+		}
 	}
 	if len(plan.ledgers) == 0 {
 		return
