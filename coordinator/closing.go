@@ -181,7 +181,7 @@ func (s *Service) sweep(ctx context.Context) error {
 	slices.SortFunc(over, func(a, b *doc[Closing]) int { return cmp.Compare(a.item.Key, b.item.Key) })
 	closings, failed := s.archiveClosings(over[:min(maxPerTick, len(over))])
 	_, err := eachOf(ctx, s, append(due, closings...), func(item Item) (Change, error) {
-		return Change{Reads: []Item{item}, Deletes: []string{item.Key}}, nil
+		return Change{Reads: []Item{item}, Deletes: []string{item.Key}, aged: true}, nil
 	})
 	return errors.Join(failed, err)
 }

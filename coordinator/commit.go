@@ -53,11 +53,12 @@ func (s *Service) actWith(ctx context.Context, life int, decide func() (Change, 
 		if err == nil {
 			err = s.state.knows(change)
 		}
+		shown := s.shown()
 		s.state.mu.Unlock()
 		if err != nil || len(change.Puts)+len(change.Deletes) == 0 {
 			return err
 		}
-		err = s.commit(ctx, life, change)
+		err = s.commit(ctx, life, change, shown)
 		if !errors.Is(err, ErrConflict) {
 			return err
 		}
@@ -68,18 +69,32 @@ func (s *Service) actWith(ctx context.Context, life int, decide func() (Change, 
 	return ErrConflict
 }
 
-// commit writes one change and waits until the picture shows it.
-func (s *Service) commit(ctx context.Context, life int, change Change) error {
-	shown, _ := s.mirror.Evidence()
+// shown is a revision up to which the picture shows everything: while the lock of the state is held, it is no newer than that.
+func (s *Service) shown() int64 {
+	revision, _ := s.mirror.Evidence()
+	return revision
+}
+
+// commit writes one change, which was decided by the picture of a revision, and waits until the picture shows it.
+func (s *Service) commit(ctx context.Context, life int, change Change, shown int64) error {
+	seen := s.shown()
 	revision, err := s.commits.commitIn(ctx, life, change)
+	var differs *conflict
 	switch {
+	case errors.As(err, &differs) && !change.aged && differs.revision > 0 && differs.revision <= shown:
+		// The picture was as new as that, and shows another document: it is wrong, and without this it would be for good.
+		s.metrics.conflicts.Inc()
+		if reread := s.mirror.Reread(ctx); reread != nil {
+			return fmt.Errorf("the picture is wrong: %w", reread)
+		}
+		return err
 	case errors.Is(err, ErrConflict):
 		s.metrics.conflicts.Inc()
 		return err
 	case err != nil:
 		return err
 	}
-	if revision <= shown {
+	if revision <= seen {
 		// No write is older than what was seen before it: etcd went back, and came up again before a read could tell. The watch
 		// goes on behind what was seen, and never shows what was written since.
 		err = s.mirror.Reread(ctx)

@@ -105,17 +105,17 @@ func (c *Committer) refused(batch []*pending, current []Item) (rest []*pending) 
 		return nil
 	}
 	for _, p := range batch {
-		conflict := ""
+		var found *conflict
 		for _, read := range p.Reads {
-			if !same(now[read.Key], read) {
-				conflict = read.Key
+			if is := now[read.Key]; !same(is, read) && (found == nil || is.Revision > 0) {
+				found = &conflict{read.Key, is.Revision}
 			}
 		}
-		if conflict == "" {
+		if found == nil {
 			rest = append(rest, p)
 			continue
 		}
-		p.finish(0, fmt.Errorf("%w: %s", ErrConflict, conflict))
+		p.finish(0, found)
 	}
 	if len(rest) == len(batch) {
 		finish(rest, 0, errors.New("the store refused a transaction and shows what it compares as it should be"))
@@ -123,6 +123,15 @@ func (c *Committer) refused(batch []*pending, current []Item) (rest []*pending) 
 	}
 	return rest
 }
+
+// conflict is ErrConflict, with the revision at which the document was written that is not what was read; 0: it is not there.
+type conflict struct {
+	key      string
+	revision int64
+}
+
+func (c *conflict) Error() string { return ErrConflict.Error() + ": " + c.key }
+func (c *conflict) Unwrap() error { return ErrConflict }
 
 // same says whether two readings of a key are equal in all that is compared.
 func same(a, b Item) bool {

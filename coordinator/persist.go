@@ -54,7 +54,7 @@ func (s *Service) persist(ctx context.Context) error {
 		}
 	}
 	s.state.mu.Unlock()
-	_, err := eachOf(ctx, s, due, func(c Change) (Change, error) { return c, nil })
+	_, err := eachOf(ctx, s, due, func(c Change) (Change, error) { c.aged = true; return c, nil })
 	return err
 }
 

@@ -136,6 +136,8 @@ type Change struct {
 	Reads   []Item
 	Puts    []Item
 	Deletes []string
+
+	aged bool // what it reads was read some time ago: a conflict says nothing of the picture as it is now
 }
 
 // Writer is how every part of the coordinator writes: see Committer.

@@ -210,11 +210,12 @@ func (s *Service) once(ctx context.Context, decide func() (Change, error)) (wrot
 	if err == nil && s.state.knows(change) != nil {
 		change = Change{} // reported by status; not ours to touch
 	}
+	shown := s.shown()
 	s.state.mu.Unlock()
 	if err != nil || len(change.Puts)+len(change.Deletes) == 0 {
 		return false, err
 	}
-	err = s.commit(ctx, life, change)
+	err = s.commit(ctx, life, change, shown)
 	if errors.Is(err, ErrConflict) {
 		return false, nil
 	}

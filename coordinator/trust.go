@@ -285,7 +285,7 @@ func (s *Service) sweepVouches(ctx context.Context) error {
 	s.state.mu.Unlock()
 	slices.SortFunc(due, func(a, b Item) int { return cmp.Compare(a.Key, b.Key) })
 	_, err := eachOf(ctx, s, due, func(item Item) (Change, error) {
-		return Change{Reads: []Item{item}, Deletes: []string{item.Key}}, nil
+		return Change{Reads: []Item{item}, Deletes: []string{item.Key}, aged: true}, nil
 	})
 	return err
 }
