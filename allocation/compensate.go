@@ -17,8 +17,8 @@ var ErrNotCompensated = errors.New("cannot be compensated")
 //	after     us-east 60   eu-west 90     limit 150   weights 60, 90
 //
 // The others share the raise in proportion to what they have. A demand policy needs no change: what is unallocated goes to
-// those who ask. Sums that are too large for weights are scaled down; what that rounds off, and what keep_percent keeps of
-// the raise, is taken from the lost region first.
+// those who ask. Of the raise, units are what keep_percent leaves to be given. Sums that are too large for weights are scaled
+// down; what that rounds off is taken from the lost region first.
 func (p Policy) Compensate(lost string, units int64, parts map[string]int64) (Policy, error) {
 	switch p.Policy {
 	case PolicyDemand:
@@ -26,6 +26,9 @@ func (p Policy) Compensate(lost string, units int64, parts map[string]int64) (Po
 	case PolicyFixed:
 	default:
 		return p, fmt.Errorf("the policy is %s, so no other region can spend the raise: %w", p.Policy, ErrNotCompensated)
+	}
+	if units <= 0 {
+		return p, fmt.Errorf("keep_percent keeps all of the raise: %w", ErrNotCompensated)
 	}
 	others := map[string]int64{}
 	sum := units

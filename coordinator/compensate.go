@@ -112,11 +112,12 @@ func (s *Service) planCompensation(line StrandedLine, q CompensateRequest) (Comp
 	if running == nil {
 		return Compensation{}, none, refused("wait until a term is opened", "no term of %s is open", q.Budget)
 	}
-	policy, err := b.Budget.Allocation.Compensate(line.Region, units, s.partsNow(b.Budget, running))
+	limit := b.Budget.LimitOrZero() + units
+	given := units - (b.Budget.Kept(limit) - b.Budget.Kept(b.Budget.LimitOrZero()))
+	policy, err := b.Budget.Allocation.Compensate(line.Region, given, s.partsNow(b.Budget, running))
 	if errors.Is(err, allocation.ErrNotCompensated) {
 		return Compensation{}, none, refused("change the budget itself: `tranche budgets apply`", "%s: %s", q.Budget, err.Error())
 	}
-	limit := b.Budget.LimitOrZero() + units
 	next := b.Budget
 	next.Limit, next.Allocation = &limit, policy
 	c := Compensation{

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"slices"
 
 	"tranche/allocation"
 )
@@ -41,7 +42,7 @@ func (s *Service) preview(plan budgetPlan) *Preview {
 		}
 		before, after := w.before.value.EntryAt(i), w.after.EntryAt(i)
 		p := &Preview{Period: w.after.Periods.At(i), Limit: before.Limit, NewLimit: after.Limit, Out: before.OpeningSpent, Regions: []PreviewRegion{}}
-		for _, h := range holders(w.before.value) {
+		for _, h := range takePart(w.before.value, after) {
 			st, _ := s.lastStatement(h, refOf(w.before.value))
 			left := w.before.value.RemainderAt(h, i, st, 0)
 			r := PreviewRegion{
@@ -56,12 +57,25 @@ func (s *Service) preview(plan budgetPlan) *Preview {
 			p.Regions = append(p.Regions, r)
 			if excess := r.Held - r.Target; excess > 0 && !r.InContact {
 				p.Notes = append(p.Notes, fmt.Sprintf("region %s cannot be asked: it may spend %d more%s, and returns what lies above %d only when it is back", h.Region, r.MaySpend, s.andLater(h, plan, p.Period.End), r.Target))
+			} else if excess < 0 && !r.InContact {
+				p.Notes = append(p.Notes, fmt.Sprintf("region %s cannot be asked: the %d more that it is to hold are of no use until it is back, and nobody else may spend them meanwhile", h.Region, -excess))
 			}
 		}
 		p.Overcommitted, p.Largest = max(0, p.Out-p.NewLimit), max(p.Out, p.NewLimit)
 		return p
 	}
 	return nil
+}
+
+// takePart are the incarnations that a ledger ever granted to, and those that it will.
+func takePart(before allocation.Ledger, after allocation.Entry) []allocation.Holder {
+	list := holders(before)
+	for _, a := range after.Allocations {
+		if a.Target > 0 && !slices.Contains(list, a.Holder) {
+			list = append(list, a.Holder)
+		}
+	}
+	return list
 }
 
 // andLater says that a region that cannot be asked holds a part of later periods, too: a limit that is lowered, also to 0, takes

@@ -2,7 +2,9 @@ package coordinator_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,4 +61,24 @@ func decoded[T any](w *world, recorder *httptest.ResponseRecorder) (out T) {
 		w.t.Fatalf("%d %s", recorder.Code, recorder.Body)
 	}
 	return out
+}
+
+// A drain gives to a region that is silent, where nobody can spend it: whoever drains must know before.
+func TestPreviewOfADrainToASilentRegion(t *testing.T) {
+	w, east, _ := two(t, 1)
+	r := w.replicas[0]
+	w.must(r, 201, "POST", "/v1/budgets", strings.Replace(yearly, `"eu-west":2`, `"eu-west":0`, 1))
+	east.untilQuiet(r)
+	other := w.must(r, 200, "PUT", "/v1/budgets/acme/year?dry_run=true", yearly, "If-Match", `"1"`)["preview"].(map[string]any)
+	if regions := other["regions"].([]any); len(regions) != 2 || other["notes"] != nil {
+		t.Errorf("a region that gets its first permits is left out, or warned of: %v", other)
+	}
+	w.pass(2*time.Minute, east)
+	p := decoded[coordinator.MembersPreview](w, w.request(r, "POST", "/v1/regions/us-east/drain?dry_run=true", nil))
+	if len(p.Budgets) == 0 || p.Budgets[0].Budget != "acme/requests" {
+		t.Fatalf("%+v", p)
+	}
+	if notes := fmt.Sprint(p.Budgets[0].Preview.Notes); !strings.Contains(notes, "eu-west cannot be asked: the 60 more that it is to hold") {
+		t.Errorf("notes %s", notes)
+	}
 }

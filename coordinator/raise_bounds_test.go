@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -204,4 +205,43 @@ func TestCompensationKeepsAMoveOfTheNextPeriod(t *testing.T) {
 		}
 	}
 	w.conserved()
+}
+
+// A raise of a budget that keeps a part keeps more: what is left of it goes to the others to the permit, as the preview says.
+func TestCompensationOfABudgetThatKeeps(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	w.must(r, 201, "POST", "/v1/budgets", strings.Replace(yearly, `"weights"`, `"keep_percent":25,"weights"`, 1))
+	east.untilQuiet(r)
+	west.untilQuiet(r)
+	spent := east.spend("acme/year", 10)
+	east.untilQuiet(r)
+	w.untilReady(r)
+	w.settle(r)
+	w.pass(2*time.Minute, west)
+	q := coordinator.CompensateRequest{Budget: "acme/year", Region: "us-east", Units: 33, Reason: "us-east is away", By: "Ada"}
+	said := decoded[coordinator.CompensateAnswer](w, w.request(r, "POST", "/v1/compensations?dry_run=true", q))
+	w.must(r, 201, "POST", "/v1/compensations", q)
+	west.untilQuiet(r)
+	w.pass(10*time.Second, west)
+	got := map[string]int64{"us-east": spent + east.spend("acme/year", 1000), "eu-west": west.spend("acme/year", 1000)}
+	// Of 100, 25 are kept, and of 133, 34: 24 of the raise are to be had.
+	if want := (map[string]int64{"us-east": 45, "eu-west": 54}); !maps.Equal(got, want) || !maps.Equal(said.Permits, want) {
+		t.Errorf("the preview says %v, and they spend %v, not %v", said.Permits, got, want)
+	}
+	w.conserved()
+}
+
+// Of a raise that is kept as a whole nobody gets anything.
+func TestCompensationThatIsKept(t *testing.T) {
+	w, east, west := two(t, 1)
+	r := w.replicas[0]
+	w.must(r, 201, "POST", "/v1/budgets", strings.Replace(yearly, `"weights"`, `"keep_percent":25,"weights"`, 1))
+	east.untilQuiet(r)
+	west.untilQuiet(r)
+	w.pass(2*time.Minute, west)
+	a := w.must(r, 409, "POST", "/v1/compensations?dry_run=true", coordinator.CompensateRequest{Budget: "acme/year", Region: "us-east", Units: 1})
+	if !strings.Contains(fmt.Sprint(a["detail"]), "keep_percent keeps all of the raise") || !strings.Contains(fmt.Sprint(a["fix"]), "tranche budgets apply") {
+		t.Errorf("%v", a)
+	}
 }
