@@ -295,15 +295,29 @@ func (l Ledger) perInstanceHome() bool {
 
 // out is how many permits of a period (for a template: of one instance) may be held or spent by owners, or were spent before.
 func (l Ledger) out(e Entry) int64 {
-	sum, most := e.OpeningSpent, int64(0)
-	for _, a := range e.Allocations {
-		sum, most = sum+a.Held(), max(most, a.Held())
-	}
 	if l.perInstanceHome() {
-		return most
+		return e.mostInOneRegion()
+	}
+	sum := e.OpeningSpent
+	for _, a := range e.Allocations {
+		sum += a.Held()
 	}
 	return sum
 }
+
+// mostInOneRegion is what the incarnations of the region that holds most hold together, in all classes.
+func (e Entry) mostInOneRegion() (most int64) {
+	held := map[string]int64{}
+	for _, a := range e.Allocations {
+		held[a.Region] += a.Held()
+		most = max(most, held[a.Region])
+	}
+	return most
+}
+
+// Out is how many permits of the period of index i are out: spent before it was declared, or held by owners and not returned. For a
+// template it is of one instance.
+func (l Ledger) Out(i int) int64 { return l.out(l.EntryAt(i)) }
 
 // unallocated is what may still be granted to h. Where each instance has one home, regions do not share a limit.
 func (l Ledger) unallocated(e Entry, h Holder) int64 {

@@ -12,11 +12,12 @@ import (
 // So the most that may still be spent in the period is what is out, or the limit, whichever is more.
 type Preview struct {
 	Period        allocation.Period `json:"period"`
-	Limit         int64             `json:"limit"`         // as it is
-	NewLimit      int64             `json:"new_limit"`     // as it will be
-	Out           int64             `json:"out"`           // granted and not returned
-	Overcommitted int64             `json:"overcommitted"` // how far the new limit lies below that, until returns arrive
-	Largest       int64             `json:"largest_spend"` // of the whole period, whatever happens
+	Limit         int64             `json:"limit"`                  // as it is
+	NewLimit      int64             `json:"new_limit"`              // as it will be
+	Out           int64             `json:"out"`                    // granted and not returned
+	Overcommitted int64             `json:"overcommitted"`          // how far the new limit lies below that, until returns arrive
+	Largest       int64             `json:"largest_spend"`          // of the whole period, whatever happens
+	PerInstance   bool              `json:"per_instance,omitempty"` // of a template: each figure is of one instance, of which nobody knows here what is spent
 	Regions       []PreviewRegion   `json:"regions"`
 	Notes         []string          `json:"notes,omitempty"`
 }
@@ -32,33 +33,35 @@ type PreviewRegion struct {
 	Target    int64 `json:"target"`          // what it will hold once all is done
 }
 
-// preview looks at the running period of a plan; nil if none is open, or if the counts are of instances.
+// preview looks at the running period of a plan; nil if none is open.
 func (s *Service) preview(plan budgetPlan) *Preview {
 	now := s.instant()
 	for _, w := range plan.ledgers {
 		i, running := w.after.Periods.Find(now)
-		if w.before == nil || !running || w.after.Template {
+		if w.before == nil || !running {
 			continue
 		}
 		before, after := w.before.value.EntryAt(i), w.after.EntryAt(i)
-		p := &Preview{Period: w.after.Periods.At(i), Limit: before.Limit, NewLimit: after.Limit, Out: before.OpeningSpent, Regions: []PreviewRegion{}}
+		p := &Preview{Period: w.after.Periods.At(i), Limit: before.Limit, NewLimit: after.Limit, Out: w.before.value.Out(i), PerInstance: w.after.Template, Regions: []PreviewRegion{}}
 		for _, h := range takePart(w.before.value, after) {
 			st, _ := s.lastStatement(h, refOf(w.before.value))
 			left := w.before.value.RemainderAt(h, i, st, 0)
 			r := PreviewRegion{
 				Holder: h, InContact: s.canBeAsked(h, s.now()), Held: left.Granted - left.Returned, Spent: left.Spent, Reserved: left.Reserved, MaySpend: left.Stranded,
 			}
+			if p.PerInstance { // what is stated is the sum over all instances: any of them may have spent nothing yet
+				r.Spent, r.Reserved, r.MaySpend = 0, 0, r.Held
+			}
 			for _, a := range after.Allocations {
 				if a.Holder == h {
 					r.Target += a.Target
 				}
 			}
-			p.Out += r.Held
 			p.Regions = append(p.Regions, r)
 			if excess := r.Held - r.Target; excess > 0 && !r.InContact {
-				p.Notes = append(p.Notes, fmt.Sprintf("region %s cannot be asked: it may spend %d more%s, and returns what lies above %d only when it is back", h.Region, r.MaySpend, s.andLater(h, plan, p.Period.End), r.Target))
+				p.Notes = append(p.Notes, fmt.Sprintf("region %s cannot be asked: it may spend %d more%s%s, and returns what lies above %d only when it is back", h.Region, r.MaySpend, ofEach(p.PerInstance), s.andLater(h, plan, p.Period.End), r.Target))
 			} else if excess < 0 && !r.InContact {
-				p.Notes = append(p.Notes, fmt.Sprintf("region %s cannot be asked: the %d more that it is to hold are of no use until it is back, and nobody else may spend them meanwhile", h.Region, -excess))
+				p.Notes = append(p.Notes, fmt.Sprintf("region %s cannot be asked: the %d more%s that it is to hold are of no use until it is back, and nobody else may spend them meanwhile", h.Region, -excess, ofEach(p.PerInstance)))
 			}
 		}
 		p.Overcommitted, p.Largest = max(0, p.Out-p.NewLimit), max(p.Out, p.NewLimit)
@@ -76,6 +79,13 @@ func takePart(before allocation.Ledger, after allocation.Entry) []allocation.Hol
 		}
 	}
 	return list
+}
+
+func ofEach(instance bool) string {
+	if instance {
+		return " of each instance"
+	}
+	return ""
 }
 
 // andLater says that a region that cannot be asked holds a part of later periods, too: a limit that is lowered, also to 0, takes

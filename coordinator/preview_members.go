@@ -39,7 +39,7 @@ type BudgetPreview struct {
 	Budget  string             `json:"budget"`
 	Unit    string             `json:"unit"`
 	From    allocation.Instant `json:"from"`              // the first period that it counts for
-	Preview *Preview           `json:"preview,omitempty"` // of the running period; absent for templates
+	Preview *Preview           `json:"preview,omitempty"` // of the running period
 }
 
 // PreviewSum adds the running periods of one unit up.
@@ -161,7 +161,7 @@ func (s *Service) previewMember(p *MembersPreview, name string, m allocation.Mem
 	line, unit := BudgetPreview{Budget: name, Unit: b.value.Budget.Unit, From: from, Preview: s.preview(plan)}, b.value.Budget.Unit
 	sum := p.Total[unit]
 	sum.Budgets++
-	if line.Preview != nil {
+	if line.Preview != nil && !line.Preview.PerInstance {
 		sum.Largest = allocation.SumUp(sum.Largest, line.Preview.Largest)
 		for _, r := range line.Preview.Regions {
 			if r.Region == p.Region {

@@ -82,3 +82,38 @@ func TestPreviewOfADrainToASilentRegion(t *testing.T) {
 		t.Errorf("notes %s", notes)
 	}
 }
+
+// A template's figures are of one instance, and of one that nobody knows: what is stated is the sum over all of them. Where each
+// instance has one home, what the regions hold is not added up.
+func TestPreviewOfATemplate(t *testing.T) {
+	for name, c := range map[string]struct {
+		allocation             string
+		limit                  string
+		out, largest, inRegion int64
+	}{
+		"home, lowered": {`{"policy":"home","hash_of":"caller"}`, "4", 10, 10, 10},
+		"home, raised":  {`{"policy":"home","hash_of":"caller"}`, "25", 10, 25, 10},
+		"one region":    {`{"policy":"home","region":"us-east"}`, "4", 10, 10, 10},
+	} {
+		t.Run(name, func(t *testing.T) {
+			besideOthers(t)
+			w, east, west := two(t, 1)
+			r := w.replicas[0]
+			body := func(limit string) string {
+				return `{"budget":"caller/{caller}","unit":"requests","limit":` + limit + `,"window":{"calendar":"day"},"match":{"tenant":"acme"},"max_instances":1000,"allocation":` + c.allocation + `}`
+			}
+			w.must(r, 201, "POST", "/v1/budgets", body("10"))
+			east.untilQuiet(r)
+			west.untilQuiet(r)
+			p := decoded[coordinator.BudgetAnswer](w, w.request(r, "PUT", "/v1/budgets/caller%2F%7Bcaller%7D?dry_run=true", body(c.limit), "If-Match", `"1"`)).Preview
+			if p == nil || !p.PerInstance || p.Limit != 10 || p.Out != c.out || p.Largest != c.largest || p.Overcommitted != max(0, c.out-p.NewLimit) {
+				t.Fatalf("%+v", p)
+			}
+			for _, region := range p.Regions {
+				if region.Held != c.inRegion || region.MaySpend != c.inRegion || region.Spent != 0 {
+					t.Errorf("%+v", region)
+				}
+			}
+		})
+	}
+}

@@ -68,17 +68,24 @@ func (a *App) showPreview(p applied) {
 		return
 	}
 	v := p.Answer.Preview
-	a.printf("%s, from %s: limit %d, now %d; %d are out\n", p.Budget, p.Answer.From, v.NewLimit, v.Limit, v.Out)
-	if v.Overcommitted > 0 {
+	each := yes(v.PerInstance, "of each instance: ")
+	a.printf("%s, from %s: %slimit %d, now %d; %d are out\n", p.Budget, p.Answer.From, each, v.NewLimit, v.Limit, v.Out)
+	if v.Overcommitted > 0 && v.PerInstance {
+		a.printf("%s%d more than that until every region has heard of it\n", each, v.Overcommitted)
+	} else if v.Overcommitted > 0 {
 		a.printf("overcommitted by %d until regions have returned it\n", v.Overcommitted)
 	}
-	a.printf("at most %d can be spent in this period, whatever happens\n", v.Largest)
+	a.printf("%sat most %d can be spent in this period, whatever happens\n", each, v.Largest)
 	var rows [][]any
 	for _, r := range v.Regions {
 		if !r.InContact && r.Held == 0 && r.Target == 0 {
 			continue // a former incarnation, of which nothing is out
 		}
-		rows = append(rows, []any{r.Region, r.Incarnation, yes(r.InContact, "yes") + yes(!r.InContact, "no"), r.Held, r.Spent, r.Reserved, r.MaySpend, r.Target})
+		var spent, reserved any = r.Spent, r.Reserved
+		if v.PerInstance {
+			spent, reserved = "-", "-"
+		}
+		rows = append(rows, []any{r.Region, r.Incarnation, yes(r.InContact, "yes") + yes(!r.InContact, "no"), r.Held, spent, reserved, r.MaySpend, r.Target})
 	}
 	a.table([]string{"region", "incarnation", "in contact", "holds", "spent", "reserved", "may still spend", "then holds"}, rows)
 	for _, n := range v.Notes {

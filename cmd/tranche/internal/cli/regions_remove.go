@@ -72,7 +72,7 @@ func (a *App) previewMembers(c *cobra.Command, call api.Call) error {
 	}
 	for _, b := range p.Budgets {
 		if b.Preview == nil {
-			a.printf("%s, from %s: the counts are of instances\n\n", b.Budget, b.From)
+			a.printf("%s, from %s: no period of it is running\n\n", b.Budget, b.From)
 			continue
 		}
 		a.showPreview(applied{Budget: b.Budget, Answer: &coordinator.BudgetAnswer{From: b.From, Preview: b.Preview}})
