@@ -2,10 +2,12 @@ package scale
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"tranche/allocation"
@@ -21,7 +23,10 @@ const (
 	monthStep  = time.Hour // by which it is driven ahead, less than a term
 	stepWithin = 10 * time.Minute
 	stepLook   = 10 * time.Millisecond
-	usedOneIn  = 10 // each region spends in one period of so many
+	// sweepWithin bounds the wait for what the coordinator clears away in its own time.
+	sweepWithin = time.Minute
+	sweepLook   = 250 * time.Millisecond
+	usedOneIn   = 10 // each region spends in one period of so many
 )
 
 // MonthOptions says how long how many minute budgets roll over.
@@ -206,8 +211,35 @@ func (r *roll) rolledOver(now allocation.Instant) bool {
 	return true
 }
 
+// sweep waits a while for the coordinator to move records that are old enough to the archive, which it does beside all else. What
+// stays is counted.
+func (r *roll) sweep(ctx context.Context) error {
+	before := r.clock.Now().Add(-coordinator.DefaultClosingRetention)
+	for until := time.Now().Add(sweepWithin); time.Now().Before(until); {
+		items, _, err := r.world.store.Range(ctx, coordinator.Root+"closings/")
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(items, func(i coordinator.Item) bool {
+			var c coordinator.Closing
+			return json.Unmarshal(i.Value, &c) == nil && c.Closed.Before(before)
+		}) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(sweepLook):
+		}
+	}
+	return nil
+}
+
 // look notes what etcd holds at the end of a day.
 func (r *roll) look(ctx context.Context, day int) error {
+	if err := r.sweep(ctx); err != nil {
+		return err
+	}
 	items, _, err := r.world.store.Range(ctx, coordinator.Root)
 	if err != nil {
 		return err
