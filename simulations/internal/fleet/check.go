@@ -57,7 +57,7 @@ type checks struct {
 	judged     map[int]int
 	modes      map[modeKey]string              // how each id is enforced
 	doomed     map[string]bool                 // incarnations of which a commit was lost
-	damaged    map[string]bool                 // regions of which one was, of any incarnation
+	damaged    map[string]bool                 // regions of which one was, of any incarnation, or whose incarnation etcd lost
 	stored     map[ownShare][]allocation.Share // what those commits stored of shares
 	departed   map[string]bool                 // incarnations that were the present one of a region when that was removed
 	spent      map[spentKey]int64              // what each incarnation ever spent

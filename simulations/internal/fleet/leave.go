@@ -99,6 +99,9 @@ func (c *checks) judgeRegion(before *coordinator.RegionDocument, d coordinator.R
 		// One that lost its history is replaced, and remembered as former: what it was granted stays out.
 		c.must(before.Incarnation == d.Incarnation || slices.Contains(d.Former, before.Incarnation), 5, "region %s was given incarnation %s while %s had not ended", d.Region, d.Incarnation, before.Incarnation)
 	}
+	if before.Incarnation == "" && len(d.Former) > len(before.Former) {
+		c.damaged[d.Region] = true // an incarnation that etcd lost called: it is told to begin anew, whatever etcd goes back to after that
+	}
 	c.judgeReplaced(*before, d)
 	if len(d.Former) < allocation.MaxFormer {
 		for _, former := range before.Former {
@@ -114,7 +117,7 @@ func (c *checks) judgeRegion(before *coordinator.RegionDocument, d coordinator.R
 // holds is stranded by that, to the end of its periods. After one true loss a writer that left marks before it may find them gone under
 // the next incarnation as well, which is dear, and safe.
 func (c *checks) judgeReplaced(before, d coordinator.RegionDocument) {
-	if before.Incarnation == "" || d.Incarnation == "" || d.Incarnation == before.Incarnation {
+	if !before.Confirmed || d.Incarnation == "" || d.Incarnation == before.Incarnation { // one that no call has named holds nothing
 		return
 	}
 	db := c.databaseOf(d.Region)
