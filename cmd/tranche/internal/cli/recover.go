@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,7 +72,7 @@ func (a *App) recover(ctx context.Context, client *api.Client) error {
 	if s.Deployment == "" {
 		return client.Mistaken(client.Address(), "")
 	}
-	found := findings{Deployment: s.Deployment, Findings: diagnose(s, h, r, a.compensable(ctx, client))}
+	found := findings{Deployment: s.Deployment, Findings: diagnose(s, h, r, a.notCompensable(ctx, client))}
 	found.Well = len(found.Findings) == 0
 	if a.json {
 		if err := a.printJSON(found); err != nil {
@@ -93,29 +94,41 @@ func (a *App) recover(ctx context.Context, client *api.Client) error {
 	return errNotWell
 }
 
-// compensable asks whether a limit can be raised by what a line says is stranded: a template's cannot, nor one that has a raise
-// already. A command that is named is one that works.
-func (a *App) compensable(ctx context.Context, client *api.Client) func(coordinator.StrandedLine) bool {
+// notCompensable asks why a limit cannot be raised by what a line says is stranded; empty: it can. A command that is named is one
+// that works.
+func (a *App) notCompensable(ctx context.Context, client *api.Client) func(coordinator.StrandedLine) string {
 	asked := 0
-	return func(l coordinator.StrandedLine) bool {
-		if asked++; l.Template || asked > mostAsked {
-			return false
+	return func(l coordinator.StrandedLine) string {
+		switch {
+		case l.Compensated != nil:
+			return "it is compensated already"
+		case l.Template:
+			return "a template: change its limit, which is per instance"
+		case asked >= mostAsked:
+			return fmt.Sprintf("not looked at: %d others were", mostAsked)
 		}
+		asked++
 		_, err := client.Do(ctx, api.Call{
 			Method: http.MethodPost, Path: "/v1/compensations", Query: url.Values{"dry_run": {"true"}},
 			Body: coordinator.CompensateRequest{Budget: l.Budget, Region: l.Region, Incarnation: l.Incarnation},
 		}, nil)
 		var p *api.Error
-		return err == nil || errors.As(err, &p) && p.Status == http.StatusForbidden // by a token that may only read, nobody can say
+		switch {
+		case err == nil || errors.As(err, &p) && p.Status == http.StatusForbidden: // by a token that may only read, nobody can say
+			return ""
+		case p != nil:
+			return cmp.Or(p.Detail, p.Title, "it is refused")
+		}
+		return err.Error()
 	}
 }
 
 // diagnose says what is wrong, the worst first.
-func diagnose(s coordinator.Status, h coordinator.HistoryAnswer, r coordinator.StrandedReport, compensable func(coordinator.StrandedLine) bool) []finding {
+func diagnose(s coordinator.Status, h coordinator.HistoryAnswer, r coordinator.StrandedReport, not func(coordinator.StrandedLine) string) []finding {
 	found := []finding{}
 	found = append(found, diagnoseFreeze(h)...)
 	for _, region := range s.Regions {
-		if f, is := diagnoseRegion(region, h.Freeze != nil, r, compensable); is {
+		if f, is := diagnoseRegion(region, h.Freeze != nil, r, not); is {
 			found = append(found, f)
 		}
 	}
@@ -153,7 +166,7 @@ func diagnoseFreeze(h coordinator.HistoryAnswer) []finding {
 }
 
 // diagnoseRegion says what is wrong with one region. What a frozen history waits for is said there.
-func diagnoseRegion(r coordinator.RegionAnswer, frozen bool, report coordinator.StrandedReport, compensable func(coordinator.StrandedLine) bool) (finding, bool) {
+func diagnoseRegion(r coordinator.RegionAnswer, frozen bool, report coordinator.StrandedReport, not func(coordinator.StrandedLine) string) (finding, bool) {
 	c := r.Contradiction
 	switch {
 	case r.Handover != nil:
@@ -182,12 +195,12 @@ func diagnoseRegion(r coordinator.RegionAnswer, frozen bool, report coordinator.
 			Do: "stop the nodes of the database that does not belong there",
 		}, true
 	case r.Incarnation != "" && !r.InContact && !frozen:
-		return silentRegion(r, report, compensable), true
+		return silentRegion(r, report, not), true
 	}
 	return finding{}, false
 }
 
-func silentRegion(r coordinator.RegionAnswer, report coordinator.StrandedReport, compensable func(coordinator.StrandedLine) bool) finding {
+func silentRegion(r coordinator.RegionAnswer, report coordinator.StrandedReport, not func(coordinator.StrandedLine) string) finding {
 	f := finding{
 		What: fmt.Sprintf("region %s has not called for %s", r.Region, spanMillis(r.ContactAgeMillis)),
 		Means: "it may go on alone, and spend what it holds: nobody else may. " + strandedIn(report, func(l coordinator.StrandedLine) bool {
@@ -197,8 +210,13 @@ func silentRegion(r coordinator.RegionAnswer, report coordinator.StrandedReport,
 			"raise a limit by what is stranded",
 		Commands: []string{"tranche whatif --lose " + r.Region, "tranche regions seal " + r.Region + " --postgres-url URL"},
 	}
+	var refused []string
 	for _, l := range report.Lines {
-		if l.Region != r.Region || !open(l) || l.Compensated != nil || l.Cause == coordinator.CauseLostHistory || len(f.Commands) >= 2+mostNamed || !compensable(l) {
+		if l.Region != r.Region || !open(l) || l.Cause == coordinator.CauseLostHistory || len(f.Commands) >= 2+mostNamed {
+			continue
+		}
+		if why := not(l); why != "" {
+			refused = append(refused, fmt.Sprintf("%s (%s)", l.Budget, why))
 			continue
 		}
 		line := fmt.Sprintf("tranche budgets compensate %s --region %s", shellWord(l.Budget), r.Region)
@@ -208,6 +226,12 @@ func silentRegion(r coordinator.RegionAnswer, report coordinator.StrandedReport,
 			line += " --incarnation " + l.Incarnation
 		}
 		f.Commands = append(f.Commands, line)
+	}
+	if n := len(refused); n > 0 {
+		f.Do += "; not that of " + strings.Join(refused[:min(mostNamed, n)], ", ")
+		if n > mostNamed {
+			f.Do += fmt.Sprintf(", nor of %d more", n-mostNamed)
+		}
 	}
 	return f
 }

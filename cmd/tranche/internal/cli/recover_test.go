@@ -51,7 +51,7 @@ func TestRecoverLeavesOutWhatIsWrittenOff(t *testing.T) {
 	}
 }
 
-func anyLine(coordinator.StrandedLine) bool { return true }
+func anyLine(coordinator.StrandedLine) string { return "" }
 
 // A command that would be refused sends an operator the wrong way: of what cannot be compensated, and without the incarnation
 // where the region has two.
@@ -62,9 +62,35 @@ func TestRecoverNamesCommandsThatWork(t *testing.T) {
 		strandedLine("us-east", "refused", coordinator.CauseUnreachable, 7), strandedLine("us-east", "both", coordinator.CauseUnreachable, 6), lost,
 		strandedLine("us-east", "one", coordinator.CauseUnreachable, 3),
 	}}
-	f := silentRegion(coordinator.RegionAnswer{Region: "us-east", Incarnation: "now"}, r, func(l coordinator.StrandedLine) bool { return l.Budget != "refused" })
+	f := silentRegion(coordinator.RegionAnswer{Region: "us-east", Incarnation: "now"}, r, func(l coordinator.StrandedLine) string {
+		if l.Budget == "refused" {
+			return "the limit of refused is 0"
+		}
+		return ""
+	})
 	want := []string{"tranche budgets compensate both --region us-east --incarnation of-both", "tranche budgets compensate one --region us-east"}
 	if got := f.Commands[2:]; !slices.Equal(got, want) {
 		t.Errorf("it names %q, not %q", got, want)
+	}
+	if !strings.HasSuffix(f.Do, "; not that of refused (the limit of refused is 0)") {
+		t.Errorf("it says not why one is left out: %q", f.Do)
+	}
+}
+
+// An operator who looks for a raise that is not named must be told why there is none, in one line, however many there are.
+func TestRecoverSaysWhyNoRaiseIsNamed(t *testing.T) {
+	template, raised := strandedLine("us-east", "a", coordinator.CauseUnreachable, 1), strandedLine("us-east", "b", coordinator.CauseUnreachable, 2)
+	template.Template, raised.Compensated = true, &coordinator.Compensation{}
+	r := coordinator.StrandedReport{Lines: []coordinator.StrandedLine{template, raised}}
+	for _, budget := range []string{"c", "d"} {
+		more := strandedLine("us-east", budget, coordinator.CauseUnreachable, 3)
+		more.Template = true
+		r.Lines = append(r.Lines, more)
+	}
+	// None of these is asked about: there is nobody to ask.
+	f := silentRegion(coordinator.RegionAnswer{Region: "us-east", Incarnation: "now"}, r, (&App{}).notCompensable(t.Context(), nil))
+	const why = "a template: change its limit, which is per instance"
+	if want := "; not that of a (" + why + "), b (it is compensated already), c (" + why + "), nor of 1 more"; !strings.HasSuffix(f.Do, want) || len(f.Commands) != 2 {
+		t.Errorf("it says %q, and names %q", f.Do, f.Commands)
 	}
 }
