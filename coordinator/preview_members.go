@@ -81,22 +81,15 @@ func (s *Service) previewMembers(name string, act memberAct) (MembersPreview, er
 }
 
 // addAway counts what a change would give to regions that cannot be asked.
-func (s *Service) addAway(p *MembersPreview, before, next allocation.Ledger, i int) {
-	more := map[allocation.Holder]int64{}
-	for _, a := range next.EntryAt(i).Allocations {
-		more[a.Holder] += a.Target
-	}
-	for _, a := range before.EntryAt(i).Allocations {
-		more[a.Holder] -= a.Target
-	}
-	for h, n := range more {
-		if n <= 0 || h.Region == p.Region || next.Template || s.canBeAsked(h, s.now()) {
+func (p *MembersPreview) addAway(budget *Preview, unit string) {
+	for _, r := range budget.Regions {
+		if r.InContact || r.Region == p.Region || r.Target <= r.Held {
 			continue
 		}
-		if p.away[h.Region] == nil {
-			p.away[h.Region] = map[string]int64{}
+		if p.away[r.Region] == nil {
+			p.away[r.Region] = map[string]int64{}
 		}
-		p.away[h.Region][next.Unit] = allocation.SumUp(p.away[h.Region][next.Unit], n)
+		p.away[r.Region][unit] = allocation.SumUp(p.away[r.Region][unit], r.Target-r.Held)
 	}
 }
 
@@ -151,9 +144,6 @@ func (s *Service) previewMember(p *MembersPreview, name string, m allocation.Mem
 			from = next.Periods.At(i).Start
 		}
 		plan.ledgers = append(plan.ledgers, ledgerWrite{before: l, after: next})
-		if at, running := next.Periods.Find(now); running {
-			s.addAway(p, before, next, at)
-		}
 	}
 	if len(plan.ledgers) == 0 {
 		return
@@ -162,6 +152,7 @@ func (s *Service) previewMember(p *MembersPreview, name string, m allocation.Mem
 	sum := p.Total[unit]
 	sum.Budgets++
 	if line.Preview != nil && !line.Preview.PerInstance {
+		p.addAway(line.Preview, unit)
 		sum.Largest = allocation.SumUp(sum.Largest, line.Preview.Largest)
 		for _, r := range line.Preview.Regions {
 			if r.Region == p.Region {

@@ -3,12 +3,8 @@ package coordinator
 import "tranche/allocation"
 
 // spentStated is what an incarnation has stated as spent, over all terms of a budget that are not closed.
-func (s *Service) spentStated(h allocation.Holder, budget string) (spent int64) {
-	for _, l := range s.state.terms[budget] {
-		st, _ := s.lastStatement(h, refOf(l.value))
-		spent = allocation.SumUp(spent, spentOf(st))
-	}
-	return spent
+func (s *Service) spentStated(h allocation.Holder, budget string) int64 {
+	return s.saidSpent(h, budget, 0, allocation.Never)
 }
 
 // firstTerm is the first of them.
